@@ -1,0 +1,1 @@
+"""Who owns which slots. Integers only; no torch, no requests, no bytes."""

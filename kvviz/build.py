@@ -1,0 +1,96 @@
+"""The one place where parts are joined. Torch is imported inside `real_parts` only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvviz.caches.budget import PoolBudget
+from kvviz.caches.layout import Layout
+from kvviz.caches.layouts import LAYOUTS
+from kvviz.config import RunConfig
+from kvviz.engine.engine import Engine
+from kvviz.engine.forward import DryForward, Forward
+from kvviz.engine.lanes import Lanes
+from kvviz.engine.recorder import Recorder
+from kvviz.shapes import ModelShape
+from kvviz.workloads.stream import RequestStream
+
+if TYPE_CHECKING:
+    from kvviz.model.serving import ServingModel
+
+LANES = ("contiguous", "paged")
+DRY_ELEMENT_BYTES = 4
+
+
+
+
+class Backend(NamedTuple):
+    """What all lanes of a process share: weights, prompts and the budget of pool bytes."""
+
+    model: ServingModel
+    prompts: Callable
+    budget: PoolBudget
+    device_name: str
+
+
+def load_backend(model_folder: str = "", budget: PoolBudget | None = None) -> Backend:
+    """Load weights and prompts once. Raises CheckpointError."""
+    from kvviz.model.prompts import PromptText
+    from kvviz.model.serving import load_serving
+
+    model = load_serving(Path(model_folder) if model_folder else None)
+    return Backend(model, PromptText(), budget or PoolBudget.of_host(), device_name(model.device))
+
+
+def build_lanes(config: RunConfig, backend: Backend | None = None,
+                names: tuple[str, ...] = LANES, *, history: int = 16_384) -> Lanes:
+    """Lanes of the named layouts on one clock; dry ones need no backend.
+
+    Raises CapacityError when a pool does not fit; the pools taken so far are given back.
+    """
+    engines: dict[str, Engine] = {}
+    try:
+        for name in names:
+            layout = LAYOUTS[name](config)
+            forward, slot_bytes = _forward(config, layout, backend)
+            engines[name] = Engine(name, layout, forward, config, slot_bytes,
+                                   Recorder(history))
+    except BaseException:
+        for engine in engines.values():
+            engine.close()
+        raise
+    stream = RequestStream(config.mix, config.memory.context, config.seed)
+    return Lanes(engines, stream, config)
+
+
+def device_name(device: object) -> str:
+    """`cuda:0 NVIDIA H200` or `CPU`, for the page and the JSON."""
+    import torch
+
+    if getattr(device, "type", "cpu") == "cuda":
+        return f"cuda:0 {torch.cuda.get_device_name(0)}"
+    return "CPU"
+
+
+def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tuple[Forward, int]:
+    """(forward, slot_bytes)"""
+    if config.dry:
+        return DryForward(), ModelShape().slot_bytes(DRY_ELEMENT_BYTES)
+    backend = backend or load_backend(config.model)
+    from kvviz.caches.store import KVStore
+    from kvviz.model.forward import ModelForward
+
+    model = backend.model
+    if config.memory.context > model.shape.max_position_embeddings:
+        from kvviz.errors import ConfigError
+        raise ConfigError(
+            f"memory.context {config.memory.context} is longer than the model's "
+            f"{model.shape.max_position_embeddings} positions. Lower memory.context.")
+    store = KVStore(model.shape, config.memory.slots, model.device, budget=backend.budget,
+                    poison=config.engine.check_every > 0)
+    forward = ModelForward(model, store, layout, prompts=backend.prompts,
+                           temperature=config.engine.temperature, seed=config.seed,
+                           bans_end=config.engine.ends == "mix")
+    return forward, store.slot_bytes

@@ -1,0 +1,138 @@
+"""What every layout can do, and the address table that the model reads.
+
+A layout decides which slots belong to which request, in order. It knows neither tensors nor
+time. Whatever must happen to the tensors it writes into a journal of Moves and Freed regions,
+in the order in which they must be carried out, before any write of the same step: the region
+that a sequence moved out of may be handed out again in that step.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from kvviz.config import RunConfig
+from kvviz.records import (
+    ADMITTED,
+    CAPACITY,
+    FRAGMENTED,
+    NEVER,
+    Columns,
+    Freed,
+    Move,
+    Request,
+    Verdict,
+)
+
+Journal = list[Move | Freed]
+
+
+class Layout(Protocol):
+    """Questions change nothing; a refused call leaves everything as it was."""
+
+    capacity: int
+    grain: int
+    table: AddressTable
+
+    @property
+    def free(self) -> int:
+        """Free slots."""
+
+    @property
+    def admissible(self) -> int:
+        """The largest request that finds a place now, without any move."""
+
+    def need(self, request: Request, tokens: int) -> int:
+        """Slots asked for at admission when `tokens` are known."""
+
+    def question(self, request: Request, tokens: int) -> Verdict:
+        """What `admit` would say."""
+
+    def admit(self, request: Request, tokens: int) -> Verdict:
+        """Give the request its slots, or say why not."""
+
+    def append(self, request_id: int, count: int) -> Verdict:
+        """`count` more tokens will be written; grows the request's slots if it must."""
+
+    def release(self, request_id: int) -> None:
+        """Give back everything the request holds."""
+
+    def slots(self, request_id: int) -> slice | np.ndarray:
+        """The written slots in the order of the tokens: a slice, or an array of indices."""
+
+    def written(self, request_id: int) -> int:
+        """Slots written so far."""
+
+    def holds(self, request_id: int) -> bool:
+        """Does the request have slots here?"""
+
+    def held(self, request_id: int) -> int:
+        """Slots held: written, and reserved for later."""
+
+    def fits(self, count: int) -> bool:
+        """Would a request of `count` slots find a place now?"""
+
+    def reconfigure(self, config: RunConfig) -> None:
+        """Take new settings that need no restart."""
+
+    def take_journal(self) -> Journal:
+        """Moves and freed regions since the last call, in order; empties the journal."""
+
+    def columns(self) -> Columns:
+        """Rows that tile the pool."""
+
+    def check(self) -> None:
+        """Assert the invariants of the bookkeeping."""
+
+
+def classify(need: int, free: int, largest: int, capacity: int) -> Verdict:
+    """The verdict for a need. Lack of memory is told first: a high fragmentation index
+    means nothing when free < need."""
+    if need > capacity:
+        kind = NEVER
+    elif need > free:
+        kind = CAPACITY
+    elif need > largest:
+        kind = FRAGMENTED
+    else:
+        kind = ADMITTED
+    return Verdict(kind, need, free, largest)
+
+
+class AddressTable:
+    """First slots of the pieces of each request, one row a request: int32 [rows, pieces].
+
+    A contiguous request has one piece. A paged one has a piece for each block: this is its
+    block table, with each block id multiplied by the block size. `piece` is the slots in one
+    piece: token i of a request lies in slot `array[row, i // piece] + i % piece`.
+    """
+
+    def __init__(self, piece: int, width: int = 1) -> None:
+        self.piece = piece
+        self.array = np.zeros((16, width), np.int32)
+        self._row: dict[int, int] = {}
+        self._unused = list(range(15, -1, -1))
+
+    def open(self, request_id: int) -> None:
+        """Assign a row."""
+        if not self._unused:
+            rows = len(self.array)
+            self.array = np.concatenate([self.array, np.zeros_like(self.array)])
+            self._unused = list(range(2 * rows - 1, rows - 1, -1))
+        self._row[request_id] = self._unused.pop()
+
+    def close(self, request_id: int) -> None:
+        self._unused.append(self._row.pop(request_id))
+
+    def row(self, request_id: int) -> int:
+        return self._row[request_id]
+
+    def put(self, request_id: int, at: int, starts: np.ndarray | int, count: int = 1) -> None:
+        """Write `count` pieces from index `at` on."""
+        if at + count > self.array.shape[1]:
+            wider = max(at + count, 2 * self.array.shape[1])
+            grown = np.zeros((len(self.array), wider), np.int32)
+            grown[:, :self.array.shape[1]] = self.array
+            self.array = grown
+        self.array[self._row[request_id], at:at + count] = starts

@@ -1,0 +1,136 @@
+"""KVStore: the tensors. One allocation a lane, one row a slot, K and V of every layer.
+
+Addressed as `[L, 2, slots, H_kv, d_h]`; laid out head-major (`[L, 2, H_kv, slots, d_h]`) on the
+CPU, where one head's keys then lie side by side, and token-major on CUDA, where paged kernels
+want it. `view` hides which.
+
+Beside K and V lies one int64 tag a slot, (request << 32) | position, written and copied together
+with them; -1 where the slot is poisoned. Tags and NaN are what the map is rebuilt from.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from kvviz.caches.budget import PoolBudget
+from kvviz.caches.layout import Journal
+from kvviz.errors import CapacityError
+from kvviz.records import Move
+from kvviz.shapes import ModelShape
+
+MiB = 1 << 20
+POISONED = -1
+
+
+def tags(requests: np.ndarray | int, positions: np.ndarray) -> np.ndarray:
+    """int64: whose token, and which one: (request << 32) | position."""
+    return (np.asarray(requests, np.int64) << 32) | positions
+
+
+class KVStore:
+    """`poison`: freed slots are filled with NaN, so that a stray read can't go unnoticed."""
+
+    def __init__(self, shape: ModelShape, slots: int, device: torch.device, *,
+                 budget: PoolBudget, poison: bool) -> None:
+        self.shape = shape
+        self.slots = slots
+        self.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self.slot_bytes = shape.slot_bytes(self.dtype.itemsize)
+        self.head_major = device.type != "cuda"
+        self.poisons = poison
+        self.move_seconds = 0.0
+        self._budget = budget
+        self._bytes = slots * self.slot_bytes
+        budget.take(self._bytes)
+        try:
+            self.data = self._allocate(device)
+        except BaseException:
+            budget.give_back(self._bytes)
+            self._bytes = 0
+            raise
+        self.tags = np.full(slots, POISONED, np.int64)
+        # [L, 2, slots, H_kv, d_h] whatever the order in memory
+        self.view = self.data.transpose(2, 3) if self.head_major else self.data
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """k, v [n, H_kv, d_h] go to slots int64 [n] of this layer."""
+        self.view[layer, 0, slots] = k.to(self.dtype)
+        self.view[layer, 1, slots] = v.to(self.dtype)
+
+    def read(self, layer: int, slots: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V [n, H_kv, d_h]: views for a slice, gathered copies for an index tensor."""
+        return self.view[layer, 0, slots], self.view[layer, 1, slots]
+
+    def tag(self, slots: np.ndarray, requests: np.ndarray, positions: np.ndarray) -> None:
+        """Say whose token each slot [n] holds from now on."""
+        self.tags[slots] = tags(requests, positions)
+
+    def apply(self, journal: Journal) -> None:
+        """Carry out moves and frees, in order."""
+        for entry in journal:
+            if isinstance(entry, Move):
+                self._move(entry)
+            elif self.poisons:
+                self._poison(entry.start, entry.size)
+
+    def written_map(self) -> np.ndarray:
+        """Tags int64 [slots] as the tensors show them: POISONED where every K and V is NaN.
+
+        Raises AssertionError where a slot is neither all NaN nor free of NaN.
+        """
+        nan = self.data.isnan()
+        dims = tuple(d for d in range(5) if d != (3 if self.head_major else 2))
+        empty, any_nan = nan, nan
+        for dim in sorted(dims, reverse=True):
+            empty, any_nan = empty.all(dim), any_nan.any(dim)
+        torn = any_nan & ~empty
+        assert not torn.any(), f"slots {torn.nonzero()[:8, 0].tolist()} are NaN in part"
+        return np.where(empty.cpu().numpy(), POISONED, self.tags)
+
+    def close(self) -> None:
+        """Free the tensors and give the budget back. May be called twice."""
+        if self._bytes:
+            self._budget.give_back(self._bytes)
+            self._bytes = 0
+            self.data = self.view = torch.empty(0)
+
+    def _allocate(self, device: torch.device) -> torch.Tensor:
+        s = self.shape
+        inner = ((s.num_key_value_heads, self.slots) if self.head_major
+                 else (self.slots, s.num_key_value_heads))
+        fill = float("nan") if self.poisons else 0.0
+        try:
+            return torch.full((s.num_hidden_layers, 2, *inner, s.head_dim), fill,
+                              dtype=self.dtype, device=device)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            raise CapacityError(
+                f"the device has no room for a pool of {self.slots:,} slots x "
+                f"{self.slot_bytes:,} bytes = {self._bytes / MiB:,.0f} MiB. "
+                "Choose fewer slots.") from error
+
+    def _move(self, move: Move) -> None:
+        """Copy in chunks no longer than the shift: torch refuses overlapping copies."""
+        began = time.perf_counter()
+        shift = abs(move.target - move.source)
+        offsets = range(0, move.size, shift)
+        if move.target > move.source:
+            offsets = reversed(offsets)
+        for offset in offsets:
+            n = min(shift, move.size - offset)
+            source, target = move.source + offset, move.target + offset
+            self.view[:, :, target:target + n].copy_(self.view[:, :, source:source + n])
+            self.tags[target:target + n] = self.tags[source:source + n]
+        if self.data.is_cuda:
+            torch.cuda.synchronize(self.data.device)
+        self.move_seconds += time.perf_counter() - began
+
+    def _poison(self, start: int, size: int) -> None:
+        self.view[:, :, start:start + size] = float("nan")
+        self.tags[start:start + size] = POISONED

@@ -1,0 +1,208 @@
+"""Settings: frozen, complete, checked at birth.
+
+One grammar for all who set them: `a.b=value` (command line, tests, links). Each field carries
+its help, and whether a running engine can take a new value (`live`) or must start anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from kvviz.errors import ConfigError
+
+ARRIVALS = ("poisson", "steady", "bursts", "closed")
+LENGTHS = ("lognormal", "uniform", "fixed", "trace")
+FITS = ("first", "best", "worst", "next")
+RESERVATIONS = ("oracle", "pow2", "max", "exact")
+COMPACTIONS = ("off", "on_refusal")
+ON_REFUSAL = ("queue", "refuse")
+ENDS = ("mix", "model")
+
+
+def setting(default: Any, help: str, *, live: bool = True, choices: tuple[str, ...] = (),
+            low: float | None = None, high: float | None = None) -> Any:
+    """A dataclass field with its help text, range and whether it can change while running."""
+    return field(default=default, metadata={
+        "help": help, "live": live, "choices": choices, "low": low, "high": high})
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What arrives, and when. Lengths are tokens, rates are requests a step."""
+
+    arrivals: str = setting("poisson", "arrival process; closed keeps a fixed number of "
+                            "requests in the system", choices=ARRIVALS)
+    rate: float = setting(0.2, "requests a step (poisson, steady, bursts)", low=0.001, high=64)
+    burst: int = setting(8, "requests that arrive together (bursts)", low=1, high=1024)
+    concurrency: int = setting(32, "requests in the system (closed)", low=1, high=1024)
+    prompts: str = setting("lognormal", "distribution of prompt lengths", choices=LENGTHS)
+    prompt_mean: int = setting(192, "mean prompt length", low=1, high=65536)
+    outputs: str = setting("lognormal", "distribution of output lengths", choices=LENGTHS)
+    output_mean: int = setting(96, "mean output length", low=1, high=65536)
+    spread: float = setting(0.8, "standard deviation over mean of both lengths", low=0, high=4)
+    long_share: float = setting(0.1, "share of requests with a long prompt", low=0, high=1)
+    long_prompt: int = setting(1024, "prompt length of the long requests", low=1, high=65536)
+    trace: str = setting("", "named mix fitted to a public trace (lengths = trace)")
+    divide: int = setting(0, "divide the trace's lengths by this; 0: a power of two that "
+                          "brings its 99th percentile under the context", low=0, high=4096)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The pool of each lane."""
+
+    slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=1 << 22)
+    context: int = setting(2048, "longest request served: prompt + output - 1", live=False,
+                           low=16, high=1 << 17)
+
+
+@dataclass(frozen=True)
+class Contiguous:
+    """The contiguous lane: one region a request."""
+
+    fit: str = setting("first", "which hole is taken", choices=FITS)
+    reservation: str = setting("oracle", "slots asked for at admission", choices=RESERVATIONS)
+    compaction: str = setting("off", "slide the live regions together", choices=COMPACTIONS)
+
+
+@dataclass(frozen=True)
+class Paged:
+    """The paged lane: fixed-size physical blocks under a logical sequence."""
+
+    block_size: int = setting(16, "slots in a block", live=False, low=1, high=256)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Continuous batching, the same for every lane."""
+
+    token_budget: int = setting(256, "tokens a step, prefill chunks and decodes together",
+                                low=1, high=8192)
+    max_running: int = setting(64, "sequences served at once", low=1, high=1024)
+    on_refusal: str = setting("queue", "a request that finds no place waits at the head of "
+                              "the queue, or is refused for good", choices=ON_REFUSAL)
+    queue_limit: int = setting(64, "requests that may wait; one more is turned away",
+                               low=1, high=1 << 20)
+    ends: str = setting("mix", "output length from the mix, or the model's own end of text",
+                        live=False, choices=ENDS)
+    temperature: float = setting(0.7, "0 is greedy", live=False, low=0, high=4)
+    check_every: int = setting(64, "steps between two checks of the map against the tensors; "
+                               "0: never, and freed slots are not poisoned", live=False,
+                               low=0, high=1 << 20)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that a seed needs to reproduce a run exactly."""
+
+    mix: Mix = Mix()
+    memory: Memory = Memory()
+    contiguous: Contiguous = Contiguous()
+    paged: Paged = Paged()
+    engine: Engine = Engine()
+    preset: str = setting("", "the preset these settings started from")
+    seed: int = setting(1, "seed of lengths, arrivals and sampling", live=False,
+                        low=0, high=2**31 - 1)
+    dry: bool = setting(False, "memory only: no model, no tensors", live=False)
+    model: str = setting("", "model folder; empty: the one that ships with kvviz", live=False)
+
+    def __post_init__(self) -> None:
+        for path, value, meta in self.walk():
+            _check(path, value, meta)
+        if self.memory.context > self.memory.slots:
+            raise ConfigError(
+                f"memory.context {self.memory.context} is more than the pool of "
+                f"{self.memory.slots} slots: a request that long could never be served. "
+                f"Lower memory.context to {self.memory.slots} or raise memory.slots.")
+        if self.dry and self.engine.ends == "model":
+            raise ConfigError("engine.ends=model needs the model: a dry run has none. "
+                              "Leave out --dry or set engine.ends=mix.")
+        if "trace" in (self.mix.prompts, self.mix.outputs) and not self.mix.trace:
+            raise ConfigError("lengths = trace needs mix.trace, the name of a fitted mix "
+                              "(azure-chat-2023).")
+
+    def walk(self) -> Iterable[tuple[str, Any, Mapping[str, Any]]]:
+        """Every setting as (path, value, metadata)."""
+        for outer in fields(self):
+            value = getattr(self, outer.name)
+            if dataclasses.is_dataclass(value):
+                for inner in fields(value):
+                    yield (f"{outer.name}.{inner.name}", getattr(value, inner.name),
+                           inner.metadata)
+            else:
+                yield outer.name, value, outer.metadata
+
+    def replace(self, changes: Mapping[str, Any]) -> RunConfig:
+        """A copy with `{"a.b": value}` applied; strings are read as the field's type."""
+        known = {path: value for path, value, _ in self.walk()}
+        parts: dict[str, Any] = {}
+        for path, raw in changes.items():
+            if path not in known:
+                raise ConfigError(f"unknown setting {path!r}. Known: {', '.join(known)}.")
+            value = _read(path, raw, type(known[path]))
+            section, _, name = path.rpartition(".")
+            if section:
+                parts.setdefault(section, {})[name] = value
+            else:
+                parts[name] = value
+        return dataclasses.replace(self, **{
+            name: dataclasses.replace(getattr(self, name), **value)
+            if isinstance(value, dict) else value
+            for name, value in parts.items()})
+
+    def differences(self, other: RunConfig) -> tuple[list[str], list[str]]:
+        """Paths that differ: (a running engine can take them, these need a restart)."""
+        live: list[str] = []
+        restart: list[str] = []
+        for (path, mine, meta), (_, theirs, _) in zip(self.walk(), other.walk(), strict=True):
+            if mine != theirs:
+                (live if meta["live"] else restart).append(path)
+        return live, restart
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), sort_keys=True)
+
+
+def parse_overrides(words: Iterable[str]) -> dict[str, str]:
+    """`["a.b=1"]` -> `{"a.b": "1"}`. Raises ConfigError for a word without `=`."""
+    changes = {}
+    for word in words:
+        path, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"{word!r} is no setting: write a.b=value, for example "
+                              "paged.block_size=32.")
+        changes[path.strip()] = value.strip()
+    return changes
+
+
+def _read(path: str, raw: Any, kind: type) -> Any:
+    if kind is bool and isinstance(raw, str):
+        if raw.lower() in ("true", "1", "yes", "on"):
+            return True
+        if raw.lower() in ("false", "0", "no", "off"):
+            return False
+        raise ConfigError(f"{path}={raw}: true or false was expected.")
+    if kind is int and isinstance(raw, float) and raw == int(raw):
+        return int(raw)
+    try:
+        if kind is int and isinstance(raw, float):
+            raise ValueError
+        return kind(raw)
+    except (TypeError, ValueError) as error:
+        word = {"int": "a whole number", "float": "a number"}.get(kind.__name__, kind.__name__)
+        raise ConfigError(f"{path}={raw}: {word} was expected.") from error
+
+
+def _check(path: str, value: Any, meta: Mapping[str, Any]) -> None:
+    if meta["choices"] and value not in meta["choices"]:
+        raise ConfigError(f"{path}={value}: one of {', '.join(meta['choices'])} was expected.")
+    low, high = meta["low"], meta["high"]
+    if low is not None and not low <= value <= high:  # also catches nan
+        raise ConfigError(f"{path}={value}: a value from {low} to {high} was expected.")

@@ -1,0 +1,1 @@
+"""Sequences, the scheduler, one step, and what is kept of it. Integers only, no torch."""

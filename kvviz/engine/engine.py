@@ -1,0 +1,148 @@
+"""One lane: a layout, a scheduler, and a forward that is handed in, real or dry.
+
+    arrivals -> schedule (admit, grow, preempt, compact) -> journal of moves
+             -> forward(batch, journal) -> finish or continue -> record
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from kvviz.caches.layout import Layout
+from kvviz.config import RunConfig
+from kvviz.engine.forward import Forward
+from kvviz.engine.recorder import Recorder
+from kvviz.engine.scheduler import Scheduler, chunks
+from kvviz.engine.sequence import Sequence
+from kvviz.records import WAITING_SHOWN, Counters, Request, Snapshot
+
+END_OF_TEXT = 256
+
+
+class Engine:
+    """`step()` serves one iteration of continuous batching on this lane's memory."""
+
+    def __init__(self, name: str, layout: Layout, forward: Forward, config: RunConfig,
+                 slot_bytes: int, recorder: Recorder) -> None:
+        self.name = name
+        self.layout = layout
+        self.forward = forward
+        self.config = config
+        self.slot_bytes = slot_bytes
+        self.recorder = recorder
+        self.scheduler = Scheduler(layout, config.engine)
+        self.step_count = 0
+        self.seconds = 0.0
+        self.generated = 0
+        self.finished = 0
+        self.checks_made = self.checks_failed = 0
+        self.checked_step = -1
+        self.outputs: dict[int, bytes] = {}
+
+    @property
+    def outstanding(self) -> int:
+        """Requests in this lane, waiting or running."""
+        return len(self.scheduler.waiting) + len(self.scheduler.running)
+
+    @property
+    def idle(self) -> bool:
+        return self.outstanding == 0
+
+    def submit(self, requests: list[Request]) -> None:
+        for request in requests:
+            self.scheduler.submit(request, self.step_count)
+
+    def step(self) -> None:
+        """One iteration. Time spent is added to `seconds`."""
+        began = time.perf_counter()
+        rows = self.scheduler.schedule(self.step_count)
+        tokens = self.forward(chunks(rows), self.layout.take_journal())
+        self._advance(rows, tokens)
+        self.seconds += time.perf_counter() - began
+        self._record()
+        self.step_count += 1
+        if self._check_due():
+            self.check_map()
+
+    def reconfigure(self, config: RunConfig) -> None:
+        """Take settings that need no restart."""
+        self.config = config
+        self.layout.reconfigure(config)
+        self.scheduler.config = config.engine
+
+    def check_map(self) -> None:
+        """Compare the map rebuilt from the tensors with the bookkeeping."""
+        self.layout.check()
+        # A sequence that finished in this step has freed slots that the journal still holds.
+        self.forward([], self.layout.take_journal())
+        verdict = self.forward.check()
+        if verdict is None:
+            return
+        self.checks_made += 1
+        self.checks_failed += not verdict
+        self.checked_step = self.step_count
+
+    def counters(self) -> Counters:
+        s = self.scheduler
+        return Counters(s.arrived, s.admitted, self.finished, s.preempted, s.dropped,
+                        s.recomputed, self.generated, s.slots_moved,
+                        self.forward.move_seconds, len(s.running), len(s.waiting),
+                        dict(s.refused))
+
+    def snapshot(self) -> Snapshot:
+        """The memory as it is after the last step."""
+        s, layout = self.scheduler, self.layout
+        waiting = [w for w, _ in zip(s.waiting, range(WAITING_SHOWN), strict=False)]
+        seq = np.array([(r.request.id, r.written, r.request.life, layout.held(r.request.id),
+                         r.request.prompt_len, r.admitted) for r in s.running],
+                       np.int64).reshape(-1, 6).T
+        return Snapshot(
+            self.step_count, self.seconds, layout.capacity, layout.grain, self.slot_bytes,
+            layout.admissible, layout.columns(), *seq,
+            waiting_id=np.array([w.request.id for w in waiting], np.int64),
+            waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting],
+                                  np.int64),
+            head=s.head, counters=self.counters())
+
+    def close(self) -> None:
+        self.forward.close()
+
+    def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray) -> None:
+        at = 0
+        for sequence, count in rows:
+            sequence.written += count
+            if sequence.written < sequence.tokens:
+                continue
+            token = int(tokens[at])
+            at += 1
+            sequence.tokens += 1
+            sequence.generated += 1
+            self.generated += 1
+            if self._ended(sequence, token):
+                self._finish(sequence)
+
+    def _ended(self, sequence: Sequence, token: int) -> bool:
+        if sequence.generated >= sequence.request.output_len:
+            return True
+        return self.config.engine.ends == "model" and token == END_OF_TEXT
+
+    def _finish(self, sequence: Sequence) -> None:
+        self.finished += 1
+        self.scheduler.finish(sequence)
+        output = self.forward.finish(sequence.request.id)
+        if output is not None:
+            self.outputs[sequence.request.id] = output
+
+    def _record(self) -> None:
+        s, layout = self.scheduler, self.layout
+        written = sum(sequence.written for sequence in s.running)
+        self.recorder.add(
+            (self.step_count, layout.free, layout.admissible, written, len(s.running),
+             len(s.waiting), self.generated, s.head.need if s.head else 0), s.events)
+        s.events = []
+
+    def _check_due(self) -> bool:
+        every = self.config.engine.check_every
+        return every > 0 and self.step_count % every == 0

@@ -1,0 +1,81 @@
+"""Several lanes on one clock: the same stream of requests, the same weights, other memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvviz.config import RunConfig
+from kvviz.engine.engine import Engine
+from kvviz.records import Event
+from kvviz.workloads.stream import RequestStream
+
+
+@dataclass
+class Comparison:
+    """Requests that every lane has finished, and how many of them got the same tokens."""
+
+    compared: int = 0
+    equal: int = 0
+
+
+class Lanes:
+    """Steps every engine once a step. Lanes differ in memory only."""
+
+    def __init__(self, engines: dict[str, Engine], stream: RequestStream,
+                 config: RunConfig) -> None:
+        self.engines = engines
+        self.stream = stream
+        self.config = config
+        self.step_count = 0
+        self.comparison = Comparison()
+        self._cursor = dict.fromkeys(engines, 0)
+
+    def step(self) -> None:
+        for name, engine in self.engines.items():
+            requests = self.stream.take(self._cursor[name], self.step_count,
+                                        engine.outstanding)
+            self._cursor[name] += len(requests)
+            engine.submit(requests)
+            engine.step()
+        self.step_count += 1
+        self.stream.forget(min(self._cursor.values()))
+        self._compare()
+
+    def reconfigure(self, config: RunConfig) -> None:
+        """Take settings that need no restart; the mix holds from the next arrival on."""
+        live, restart = self.config.differences(config)
+        assert not restart, f"these need a restart: {restart}"
+        if any(path.startswith("mix.") for path in live):
+            self.stream.reconfigure(config.mix)
+            self.stream.redraw(max(self._cursor.values()), self.step_count)
+        for engine in self.engines.values():
+            engine.reconfigure(config)
+            engine.scheduler.events.append(
+                Event(self.step_count, "change", text=", ".join(live)))
+        self.config = config
+
+    def check_maps(self) -> None:
+        for engine in self.engines.values():
+            engine.check_map()
+
+    def close(self) -> None:
+        for engine in self.engines.values():
+            engine.close()
+
+    def _compare(self) -> None:
+        """Compare and forget outputs that all lanes have. A request that some lane turned
+        away stays with the others until there are too many of them."""
+        outputs = [engine.outputs for engine in self.engines.values()]
+        if len(outputs) < 2 or not all(outputs):
+            self._trim()
+            return
+        for request in set.intersection(*(set(o) for o in outputs)):
+            first, *others = [o.pop(request) for o in outputs]
+            self.comparison.compared += 1
+            self.comparison.equal += all(first == other for other in others)
+        self._trim()
+
+    def _trim(self) -> None:
+        for engine in self.engines.values():
+            while len(engine.outputs) > 4096:
+                del engine.outputs[next(iter(engine.outputs))]

@@ -1,0 +1,55 @@
+"""What is kept of a run: one row of integers a step, and the events, both bounded rings."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvviz.records import Event
+
+FIELDS = ("step", "free", "admissible", "written", "running", "waiting", "generated", "need")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Columns int64 [steps], oldest first; `dropped` steps came before the first one.
+
+    `need` is what the refused head of the queue asks for, 0 when nothing waits for memory.
+    """
+
+    step: np.ndarray
+    free: np.ndarray
+    admissible: np.ndarray
+    written: np.ndarray
+    running: np.ndarray
+    waiting: np.ndarray
+    generated: np.ndarray
+    need: np.ndarray
+    dropped: int
+
+
+class Recorder:
+    """Keeps the last `steps` rows (64 bytes each) and the last `events` events."""
+
+    def __init__(self, steps: int = 16_384, events: int = 16_384) -> None:
+        self._rows = np.zeros((steps, len(FIELDS)), np.int64)
+        self._count = 0
+        self.events: deque[Event] = deque(maxlen=events)
+        self.events_seen = 0
+
+    def add(self, row: tuple[int, ...], events: list[Event]) -> None:
+        """`row` in the order of FIELDS."""
+        self._rows[self._count % len(self._rows)] = row
+        self._count += 1
+        self.events.extend(events)
+        self.events_seen += len(events)
+
+    def series(self, last: int | None = None) -> Series:
+        """A copy of the newest `last` rows (all that are kept when None)."""
+        kept = min(self._count, len(self._rows))
+        last = kept if last is None else min(last, kept)
+        index = np.arange(self._count - last, self._count) % len(self._rows)
+        rows = self._rows[index]
+        return Series(*(np.ascontiguousarray(c) for c in rows.T), dropped=self._count - last)

@@ -1,0 +1,26 @@
+"""What a person can fix. Every message says what to do next.
+
+KvvizError
+ ├─ ConfigError      a setting that can't be: unknown name, out of range, contradiction
+ ├─ CheckpointError  a model folder that can't be read or isn't supported
+ └─ CapacityError    a pool that does not fit the device or the process's budget
+
+Broken invariants are asserts that print the equation; a request that can't be placed is a
+Verdict, a value and no error.
+"""
+
+
+class KvvizError(Exception):
+    """Base of everything a person can fix; its text is shown as it is."""
+
+
+class ConfigError(KvvizError):
+    """A setting is unknown, out of range, or contradicts another."""
+
+
+class CheckpointError(KvvizError):
+    """A model folder is missing, damaged or of an unsupported kind."""
+
+
+class CapacityError(KvvizError):
+    """A pool does not fit in the device's memory or in the process's budget."""

@@ -1,0 +1,134 @@
+"""The real forward of a lane: moves, K and V, attention, sampling, and the map's check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from kvviz.caches.layout import Journal, Layout
+from kvviz.caches.store import POISONED, KVStore, tags
+from kvviz.engine.forward import Chunk
+from kvviz.model import kernels
+from kvviz.model.decode_cpu import CpuDecoder
+from kvviz.model.decode_torch import TorchDecoder, rotate
+from kvviz.model.rows import flatten
+from kvviz.model.serving import ServingModel
+from kvviz.records import Request
+
+END_OF_TEXT = 256
+_TOLERANCE = 1e-3  # layer 0's K recomputed in another batch shape; bfloat16 needs more
+
+
+class ModelForward:
+    """See `engine.forward.Forward`. `prompts(request)` gives its prompt's tokens."""
+
+    def __init__(self, model: ServingModel, store: KVStore, layout: Layout, *,
+                 prompts: Callable[[Request], np.ndarray], temperature: float, seed: int,
+                 bans_end: bool, plain: bool = False) -> None:
+        self.model, self.store, self.layout = model, store, layout
+        self._prompts = prompts
+        self._temperature = temperature
+        self._seed = seed
+        self._banned = END_OF_TEXT if bans_end else -1
+        decoder = TorchDecoder if plain or model.device.type == "cuda" else CpuDecoder
+        self._decoder = decoder(model, store, layout.table)
+        self._known: dict[int, np.ndarray] = {}
+        self._generated: dict[int, int] = {}
+        self._prompt_len: dict[int, int] = {}
+
+    @torch.inference_mode()
+    def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
+        self.store.apply(journal)
+        if not batch:
+            return np.zeros(0, np.int64)
+        for chunk in batch:
+            if chunk.request.id not in self._known:
+                self._open(chunk.request)
+        rows = flatten(batch, self.layout.table, self._known)
+        logits = self._decoder.logits(rows)
+        self.store.tag(rows.slots, rows.requests, rows.positions)
+        tokens = np.empty(len(rows.last), np.int64)
+        kernels.sample(logits, self._temperature, self._seed, rows.requests[rows.last],
+                       rows.positions[rows.last], self._banned, tokens)
+        for request, at, token in zip(rows.requests[rows.last].tolist(),
+                                      rows.positions[rows.last].tolist(), tokens.tolist(),
+                                      strict=True):
+            self._known[request][at + 1] = token
+            self._generated[request] = at + 2 - self._prompt_len[request]
+        return tokens
+
+    @property
+    def move_seconds(self) -> float:
+        return self.store.move_seconds
+
+    def text(self, request_id: int) -> tuple[bytes, bytes]:
+        """Prompt and generated text so far, of a request that is in this lane."""
+        known = self._known[request_id]
+        cut = self._prompt_len[request_id]
+        end = cut + self._generated.get(request_id, 0)
+        return _as_text(known[:cut]), _as_text(known[cut:end])
+
+    def finish(self, request_id: int) -> bytes:
+        known = self._known.pop(request_id)
+        cut = self._prompt_len.pop(request_id)
+        output = known[cut:cut + self._generated.pop(request_id)]
+        return output.astype(np.uint16).tobytes()
+
+    @torch.inference_mode()
+    def check(self) -> bool:
+        """Occupancy by NaN, owners by tags, and layer 0's keys recomputed from the tokens."""
+        if not self.store.poisons:
+            raise ValueError("a map can be rebuilt from the tensors only when freed slots are "
+                             "poisoned: set engine.check_every above 0")
+        expected = np.full(self.store.slots, POISONED, np.int64)
+        live = list(self._live())
+        for request_id in live:
+            slots = self.layout.slots(request_id)
+            expected[slots] = tags(request_id, np.arange(self.layout.written(request_id)))
+        try:
+            rebuilt = self.store.written_map()
+        except AssertionError:
+            return False
+        return bool(np.array_equal(rebuilt, expected)) and self._keys_match(live)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def _open(self, request: Request) -> None:
+        known = np.zeros(request.prompt_len + max(request.output_len, request.limit) + 1,
+                         np.int32)
+        known[:request.prompt_len] = self._prompts(request)
+        self._known[request.id] = known
+        self._prompt_len[request.id] = request.prompt_len
+
+    def _live(self) -> list[int]:
+        return [r for r in self._known if self.layout.holds(r)]
+
+    def _keys_match(self, live: list[int]) -> bool:
+        """Does each slot hold the key of the token that belongs there?"""
+        if not live:
+            return True
+        shape, layer = self.model.shape, self.model.layers[0]
+        lengths = [self.layout.written(r) for r in live]
+        tokens = np.concatenate([self._known[r][:n] for r, n in zip(live, lengths, strict=True)])
+        positions = torch.from_numpy(np.concatenate([np.arange(n) for n in lengths]))
+        at = np.arange(self.store.slots)
+        slots = torch.from_numpy(np.concatenate([at[self.layout.slots(r)] for r in live]))
+        heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads,
+                              shape.head_dim)
+        device = self.model.device
+        x = self.model.embed[torch.from_numpy(tokens.astype(np.int64)).to(device)]
+        h = torch.nn.functional.rms_norm(x, (x.shape[1],), layer.norm_attention,
+                                         shape.rms_norm_eps)
+        k = (h @ layer.qkv[:, heads * d:(heads + kv_heads) * d]).view(-1, kv_heads, d)
+        positions = positions.to(device)
+        k = rotate(k, self.model.cos[positions, None], self.model.sin[positions, None])
+        held, _ = self.store.read(0, slots.to(device))
+        tolerance = _TOLERANCE if held.dtype == torch.float32 else 0.1
+        return torch.allclose(held.float(), k.float(), atol=tolerance, rtol=tolerance)
+
+
+def _as_text(tokens: np.ndarray) -> bytes:
+    return bytes(t for t in tokens.tolist() if t < 256)

@@ -1,0 +1,172 @@
+"""A plain Llama decoder: the reference that every cached path is compared with.
+
+Parameter names are those of Hugging Face's `LlamaForCausalLM`, so one file of weights serves both.
+There is no KV cache here. Shapes use B sequences, T tokens, D hidden size, H query heads,
+G key/value heads and d head dimension.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kvviz.shapes import ModelShape
+
+INIT_STD = 0.02
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation over the last axis, with a learned gain and no bias."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., size] -> [..., size]."""
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def rope_tables(length: int, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every rotary angle, each [length, head_dim] in float32.
+
+    Both halves of the last axis hold the same d/2 angles: the "rotate half" convention.
+    """
+    exponent = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    frequency = 1.0 / theta**exponent
+    angle = torch.outer(torch.arange(length, dtype=torch.float32), frequency)
+    angle = torch.cat((angle, angle), dim=-1)
+    return angle.cos(), angle.sin()
+
+
+def rotate_half(x: Tensor) -> Tensor:
+    """(a, b) -> (-b, a) on the two halves of the last axis."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((-b, a), dim=-1)
+
+
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate [B, heads, T, d] by the [T, d] tables; keeps the dtype of `x`."""
+    return x * cos.to(x.dtype) + rotate_half(x) * sin.to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention: H query heads share G key/value heads."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.head_dim = shape.head_dim
+        self.group = shape.num_attention_heads // shape.num_key_value_heads
+        hidden = shape.hidden_size
+        query = shape.num_attention_heads * shape.head_dim
+        shared = shape.num_key_value_heads * shape.head_dim
+        self.q_proj = nn.Linear(hidden, query, bias=False)
+        self.k_proj = nn.Linear(hidden, shared, bias=False)
+        self.v_proj = nn.Linear(hidden, shared, bias=False)
+        self.o_proj = nn.Linear(query, hidden, bias=False)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[B, T, heads * d] -> [B, heads, T, d]."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """[B, T, D] with [T, d] tables -> [B, T, D]."""
+        q = apply_rope(self._heads(self.q_proj(x)), cos, sin)
+        k = apply_rope(self._heads(self.k_proj(x)), cos, sin)
+        v = self._heads(self.v_proj(x))
+        # Heads are repeated here because the CPU's fused kernel wants equal head counts.
+        k = k.repeat_interleave(self.group, dim=1)
+        v = v.repeat_interleave(self.group, dim=1)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    """SwiGLU: down(silu(gate(x)) * up(x))."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        hidden, inner = shape.hidden_size, shape.intermediate_size
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm attention and MLP, each added to the residual stream."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
+        self.self_attn = Attention(shape)
+        self.post_attention_layernorm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
+        self.mlp = MLP(shape)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder(nn.Module):
+    """Embedding, layers and final norm: what Hugging Face keeps under `model.`."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.head_dim, self.theta = shape.head_dim, shape.rope_theta
+        self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.num_hidden_layers))
+        self.norm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, T] int64 -> [B, T, D] after the final norm."""
+        x = self.embed_tokens(tokens)
+        cos, sin = rope_tables(tokens.shape[1], self.head_dim, self.theta)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.norm(x)
+
+
+def _meta_decoder(shape: ModelShape) -> Decoder:
+    """A decoder without storage: default initialisers would draw from the global generator."""
+    with torch.device("meta"):
+        return Decoder(shape)
+
+
+def parameter_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
+    """Name and size of every weight of a `Llama` of this shape."""
+    named = _meta_decoder(shape).named_parameters(prefix="model")
+    return {name: tuple(parameter.shape) for name, parameter in named}
+
+
+class Llama(nn.Module):
+    """The language model; its output head is the embedding matrix (tied, stored once)."""
+
+    def __init__(self, shape: ModelShape, generator: torch.Generator | None = None) -> None:
+        """Random weights drawn from `generator` alone, so a seed fixes them."""
+        super().__init__()
+        self.shape = shape
+        self.model = _meta_decoder(shape).to_empty(device="cpu")
+        self._initialise(generator or torch.Generator().manual_seed(0))
+
+    @torch.no_grad()
+    def _initialise(self, generator: torch.Generator) -> None:
+        """Normal(0, INIT_STD); the two projections that write the residual stream are scaled."""
+        residual = INIT_STD / (2 * self.shape.num_hidden_layers) ** 0.5
+        for name, parameter in self.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.fill_(1.0)
+            else:
+                writes_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+                std = residual if writes_residual else INIT_STD
+                parameter.normal_(0.0, std, generator=generator)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, T] int64 -> logits [B, T, vocab]; position t sees tokens 0..t."""
+        return F.linear(self.model(tokens), self.model.embed_tokens.weight)

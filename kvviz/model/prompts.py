@@ -1,0 +1,38 @@
+"""Prompts: real text of the wanted length, cut from `data/prompts.txt`.
+
+A prompt starts at the head of a document, after the end-of-text token, and runs on into the
+next document (with an end-of-text token between) when it is longer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kvviz.errors import CheckpointError
+from kvviz.records import Request
+
+PROMPTS = Path(__file__).resolve().parents[2] / "data" / "prompts.txt"
+END_OF_TEXT = 256
+
+
+class PromptText:
+    """All documents as one int32 array [tokens] in which each is preceded by end of text."""
+
+    def __init__(self, path: Path = PROMPTS) -> None:
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path} is missing: it holds the text of the prompts. "
+                                  "`python -m kvviz train` writes it.") from error
+        documents = [d for d in raw.split(b"\0") if d.strip()]
+        pieces = [np.concatenate([[END_OF_TEXT], np.frombuffer(d, np.uint8)])
+                  for d in documents]
+        self._tokens = np.concatenate(pieces).astype(np.int32)
+        self._starts = np.flatnonzero(self._tokens == END_OF_TEXT)
+
+    def __call__(self, request: Request) -> np.ndarray:
+        """Tokens int32 [prompt_len]; which document is fixed by `request.text`."""
+        start = self._starts[request.text % len(self._starts)]
+        return np.take(self._tokens, np.arange(start, start + request.prompt_len), mode="wrap")

@@ -1,0 +1,37 @@
+"""A batch as flat columns: one row for each token to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvviz.caches.layout import AddressTable
+from kvviz.engine.forward import Chunk
+
+
+@dataclass(frozen=True)
+class Rows:
+    """tokens, requests, positions, lines (of the address table), slots: [rows]; `last`: the
+    rows that yield a token."""
+
+    tokens: np.ndarray
+    requests: np.ndarray
+    positions: np.ndarray
+    lines: np.ndarray
+    slots: np.ndarray
+    last: np.ndarray
+
+
+def flatten(batch: list[Chunk], table: AddressTable, known: dict[int, np.ndarray]) -> Rows:
+    """`known[id]` holds a request's tokens so far, int32."""
+    counts = np.array([c.count for c in batch])
+    ends = np.cumsum(counts)
+    starts = np.array([c.start for c in batch])
+    positions = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
+    ids = np.array([c.request.id for c in batch])
+    lines = np.repeat(np.array([table.row(c.request.id) for c in batch]), counts)
+    tokens = np.concatenate([known[c.request.id][c.start:c.start + c.count] for c in batch])
+    slots = table.array[lines, positions // table.piece] + positions % table.piece
+    last = ends[np.array([c.samples for c in batch])] - 1
+    return Rows(tokens, np.repeat(ids, counts), positions, lines, slots, last)

@@ -1,0 +1,84 @@
+"""The weights as serving wants them: fused, on one device, shared by all lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from kvviz.model.weights import load
+from kvviz.shapes import ModelShape
+
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "model"
+
+
+@dataclass(frozen=True)
+class ServingLayer:
+    """Matrices are [in, out], ready for `x @ w`."""
+
+    norm_attention: torch.Tensor
+    qkv: torch.Tensor
+    out: torch.Tensor
+    norm_mlp: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+
+
+@dataclass(frozen=True)
+class ServingModel:
+    """cos, sin [positions, d_h / 2] float32; embed [vocab, hidden]."""
+
+    shape: ModelShape
+    device: torch.device
+    embed: torch.Tensor
+    unembed: torch.Tensor
+    norm: torch.Tensor
+    layers: tuple[ServingLayer, ...]
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+
+def pick_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_serving(folder: Path | None = None, device: torch.device | None = None) -> ServingModel:
+    """Read a checkpoint folder (the shipped one when None). Raises CheckpointError."""
+    device = device or pick_device()
+    shape, weights = load(folder or SHIPPED)
+    return fuse(shape, weights, device)
+
+
+def fuse(shape: ModelShape, weights: dict[str, torch.Tensor],
+         device: torch.device) -> ServingModel:
+    """Fewer, larger products: q, k, v in one, gate and up in one."""
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+
+    def put(*names: str) -> torch.Tensor:
+        stacked = torch.cat([weights[name] for name in names])
+        return stacked.to(device, dtype).contiguous()
+
+    layers = []
+    for index in range(shape.num_hidden_layers):
+        at = f"model.layers.{index}."
+        qkv = [f"{at}self_attn.{n}_proj.weight" for n in "qkv"]
+        gate_up = [f"{at}mlp.{n}_proj.weight" for n in ("gate", "up")]
+        layers.append(ServingLayer(
+            put(f"{at}input_layernorm.weight"), put(*qkv).t(),
+            put(f"{at}self_attn.o_proj.weight").t(),
+            put(f"{at}post_attention_layernorm.weight"), put(*gate_up).t(),
+            put(f"{at}mlp.down_proj.weight").t()))
+    embed = put("model.embed_tokens.weight")
+    cos, sin = rope_tables(shape)
+    return ServingModel(shape, device, embed, embed.t(), put("model.norm.weight"),
+                        tuple(layers), cos.to(device), sin.to(device))
+
+
+def rope_tables(shape: ModelShape) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [max_position_embeddings, d_h / 2], float32."""
+    half = shape.head_dim // 2
+    inverse = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.outer(torch.arange(shape.max_position_embeddings, dtype=torch.float64),
+                         inverse)
+    return angles.cos().float(), angles.sin().float()

@@ -1,0 +1,188 @@
+"""The nouns: Request, Region, Move, Freed, Verdict, Event, Snapshot. Frozen; no behaviour of
+their own beyond derived numbers.
+
+Every size is in **slots** (room for one token's K and V in all layers) unless its name ends in
+`_bytes`. A finished request holds prompt + output - 1 slots: the last sampled token is never
+written to the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+ADMITTED = "admitted"
+NEVER = "never"
+CAPACITY = "capacity"
+FRAGMENTED = "fragmented"
+QUEUED = "queued"
+REFUSALS = (NEVER, CAPACITY, FRAGMENTED, QUEUED)
+
+HOLE = -1  # the owner of a free row
+
+
+class Region(NamedTuple):
+    """A run of slots."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class Move(NamedTuple):
+    """Copy `size` slots from `source` to `target`; afterwards the source is free."""
+
+    source: int
+    target: int
+    size: int
+    request: int
+
+
+class Freed(NamedTuple):
+    """These slots belong to nobody now. Debug mode poisons them."""
+
+    start: int
+    size: int
+
+
+class Verdict(NamedTuple):
+    """What a request gets, with the numbers that decided it.
+
+    `moved` is the price paid for it: slots copied by compaction or relocation.
+    """
+
+    kind: str
+    need: int
+    free: int
+    largest: int
+    moved: int = 0
+
+    @property
+    def admitted(self) -> bool:
+        return self.kind == ADMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What arrives. `limit` is the longest output it may ask for, `text` seeds its prompt.
+
+    `arrival` is a step, or -1 when requests come on demand (fixed concurrency).
+    """
+
+    id: int
+    arrival: int
+    prompt_len: int
+    output_len: int
+    limit: int
+    text: int = 0
+
+    @property
+    def life(self) -> int:
+        """Slots held at the end: prompt + output - 1."""
+        return self.prompt_len + self.output_len - 1
+
+
+class Event(NamedTuple):
+    """One fact. `kind`: arrive, admit, refuse, drop, move, preempt, finish, change."""
+
+    step: int
+    kind: str
+    request: int = -1
+    verdict: str = ""
+    need: int = 0
+    free: int = 0
+    largest: int = 0
+    slots: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Totals since the start of the run. `refused` counts requests by their first refusal."""
+
+    arrived: int = 0
+    admitted: int = 0
+    finished: int = 0
+    preempted: int = 0
+    dropped: int = 0
+    recomputed: int = 0
+    generated: int = 0
+    slots_moved: int = 0
+    move_seconds: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REFUSALS, 0))
+
+    @property
+    def false_refusals(self) -> int:
+        """Requests refused although free >= need."""
+        return self.refused[FRAGMENTED]
+
+    @property
+    def refusals(self) -> int:
+        return sum(self.refused.values())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Rows that tile the pool in address order, shape [rows] each; owner -1 is a hole."""
+
+    start: np.ndarray
+    size: np.ndarray
+    used: np.ndarray
+    owner: np.ndarray
+    refs: np.ndarray
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The memory of one lane at one step: the one type that goes from backend to view.
+
+    grain: smallest unit a request can get (1, or the block size).
+    admissible: the largest request that would be admitted now, without any move.
+    seq_*: a row for each running request, in the order of admission: id, slots written,
+    slots at the end of its life, slots reserved now, prompt length, step of admission.
+    waiting_*: the queue, head first (ids and the slots each needs), cut at `WAITING_SHOWN`.
+    """
+
+    step: int
+    seconds: float
+    capacity: int
+    grain: int
+    slot_bytes: int
+    admissible: int
+    columns: Columns
+    seq_id: np.ndarray
+    seq_used: np.ndarray
+    seq_life: np.ndarray
+    seq_held: np.ndarray
+    seq_prompt: np.ndarray
+    seq_since: np.ndarray
+    waiting_id: np.ndarray
+    waiting_need: np.ndarray
+    head: Verdict | None
+    counters: Counters
+
+    @property
+    def free(self) -> int:
+        columns = self.columns
+        return int(columns.size[columns.owner == HOLE].sum())
+
+    def check(self) -> None:
+        """Assert that the rows tile the pool and that no row holds more than its size."""
+        c = self.columns
+        ends = c.start + c.size
+        assert int(c.start[0]) == 0, f"first row starts at {c.start[0]}, not 0"
+        assert (ends[:-1] == c.start[1:]).all(), "rows leave a gap or overlap"
+        assert int(ends[-1]) == self.capacity, f"rows end at {ends[-1]} of {self.capacity}"
+        assert (c.used <= c.size).all(), "a row uses more slots than it has"
+        hole = c.owner == HOLE
+        assert not c.used[hole].any() and not c.refs[hole].any(), "a hole is in use"
+
+
+WAITING_SHOWN = 256

@@ -1,0 +1,1 @@
+"""What arrives: lengths, arrival times, named mixes. Numbers only."""

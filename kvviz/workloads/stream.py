@@ -1,0 +1,161 @@
+"""One stream of requests for all lanes, drawn as it is needed.
+
+Request k takes row k of a seeded table of uniform numbers, so that a seed and a config give the
+same stream on any machine, and a mix that changes half-way changes what comes after and nothing
+else. Time is in steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvviz.config import Mix
+from kvviz.records import Request
+from kvviz.workloads.lengths import DISTRIBUTIONS, FittedMix, load_mix
+
+ON_DEMAND = -1
+_ROWS = 256
+_GAP, _PROMPT, _OUTPUT, _LONG, _TEXT = range(5)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What fitting the mix to the context did."""
+
+    divide: int
+    clipped: int
+    of: int
+
+
+class RequestStream:
+    """Requests in order of arrival. Kept from the oldest that some lane has not taken yet."""
+
+    def __init__(self, mix: Mix, context: int, seed: int) -> None:
+        self._context = context
+        self._seed = seed
+        self._requests: list[Request] = []
+        self._first = 0
+        self._clock = 0.0
+        self._block = -1
+        self._table = np.empty((0, 5))
+        self._hash = hashlib.sha256()
+        self._hashed = 0
+        self._clipped = 0
+        self.reconfigure(mix)
+
+    def reconfigure(self, mix: Mix) -> None:
+        """The next request that is drawn follows this mix."""
+        self.mix = mix
+        self._fitted = load_mix(mix.trace) if mix.trace else None
+        self._divide = self._divisor(self._fitted)
+
+    @property
+    def drawn(self) -> int:
+        return self._first + len(self._requests)
+
+    @property
+    def hash(self) -> str:
+        """Of every request taken so far."""
+        return self._hash.hexdigest()[:16]
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling(self._divide, self._clipped, self.drawn)
+
+    def take(self, cursor: int, step: int, outstanding: int) -> list[Request]:
+        """Requests from index `cursor` on that a lane receives at this step.
+
+        `outstanding` (waiting or running in that lane) paces a closed loop.
+        """
+        taken: list[Request] = []
+        while self._due(request := self._get(cursor + len(taken)), step,
+                        outstanding + len(taken)):
+            taken.append(request)
+            if request.id == self._hashed:
+                self._hash.update(repr(request).encode())
+                self._hashed += 1
+        return taken
+
+    def forget(self, before: int) -> None:
+        """Every lane has taken the requests below this index."""
+        if before - self._first >= _ROWS:
+            del self._requests[:before - self._first]
+            self._first = before
+
+    def redraw(self, cursor: int, step: int) -> None:
+        """Drop what no lane has taken yet (index `cursor` on); it is drawn under the new mix,
+        with arrivals counted from `step`."""
+        del self._requests[cursor - self._first:]
+        self._clock = float(step)
+
+    def _due(self, request: Request, step: int, outstanding: int) -> bool:
+        if request.arrival == ON_DEMAND:
+            return outstanding < self.mix.concurrency
+        return request.arrival <= step
+
+    def _get(self, index: int) -> Request:
+        while index >= self.drawn:
+            self._draw()
+        return self._requests[index - self._first]
+
+    def _draw(self) -> None:
+        index = self.drawn
+        u = self._uniform(index)
+        prompt, output = self._lengths(u)
+        request = Request(index, self._arrival(index, u[_GAP]), prompt, output,
+                          self._context - prompt + 1, int(u[_TEXT] * 2**31))
+        self._requests.append(request)
+
+    def _uniform(self, index: int) -> np.ndarray:
+        block, row = divmod(index, _ROWS)
+        if block != self._block:
+            self._table = np.random.default_rng([self._seed, block]).random((_ROWS, 5))
+            np.clip(self._table, 1e-9, 1 - 1e-9, out=self._table)
+            self._block = block
+        return self._table[row]
+
+    def _lengths(self, u: np.ndarray) -> tuple[int, int]:
+        """Prompt and output, cut so that prompt + output - 1 fits in the context."""
+        mix, fitted = self.mix, self._fitted
+        u_output = u[_OUTPUT]
+        if fitted and mix.prompts == "trace" and mix.outputs == "trace":
+            u_output = fitted.correlate(u[_PROMPT], u_output)
+        if u[_LONG] < mix.long_share:
+            prompt = float(mix.long_prompt)
+        else:
+            prompt = self._length(mix.prompts, u[_PROMPT], mix.prompt_mean, "prompt")
+        output = max(1, round(self._length(mix.outputs, u_output, mix.output_mean, "output")))
+        prompt = max(1, round(prompt))
+        if prompt + output - 1 > self._context:
+            self._clipped += 1
+            output = min(output, max(1, self._context // 2))
+            prompt = min(prompt, self._context - output + 1)
+        return prompt, output
+
+    def _length(self, kind: str, u: float, mean: float, side: str) -> float:
+        if kind == "trace":
+            assert self._fitted is not None
+            return getattr(self._fitted, side)(u) / self._divide
+        return DISTRIBUTIONS[kind](u, mean, self.mix.spread)
+
+    def _arrival(self, index: int, u: float) -> int:
+        mix = self.mix
+        if mix.arrivals == "closed":
+            return ON_DEMAND
+        if mix.arrivals == "steady":
+            gap = 1 / mix.rate
+        elif mix.arrivals == "poisson":
+            gap = -math.log(u) / mix.rate
+        else:  # bursts: the first of each burst waits for the gap of all of it
+            gap = 0.0 if index % mix.burst else -math.log(u) * mix.burst / mix.rate
+        self._clock += gap
+        return int(self._clock)
+
+    def _divisor(self, fitted: FittedMix | None) -> int:
+        if fitted is None:
+            return 1
+        return self.mix.divide or fitted.divisor(self._context)
