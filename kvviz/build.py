@@ -24,8 +24,6 @@ LANES = ("contiguous", "paged")
 DRY_ELEMENT_BYTES = 4
 
 
-
-
 class Backend(NamedTuple):
     """What all lanes of a process share: weights, prompts and the budget of pool bytes."""
 
@@ -44,8 +42,13 @@ def load_backend(model_folder: str = "", budget: PoolBudget | None = None) -> Ba
     return Backend(model, PromptText(), budget or PoolBudget.of_host(), device_name(model.device))
 
 
-def build_lanes(config: RunConfig, backend: Backend | None = None,
-                names: tuple[str, ...] = LANES, *, history: int = 16_384) -> Lanes:
+def build_lanes(
+    config: RunConfig,
+    backend: Backend | None = None,
+    names: tuple[str, ...] = LANES,
+    *,
+    history: int = 16_384,
+) -> Lanes:
     """Lanes of the named layouts on one clock; dry ones need no backend.
 
     Raises CapacityError when a pool does not fit; the pools taken so far are given back.
@@ -55,8 +58,7 @@ def build_lanes(config: RunConfig, backend: Backend | None = None,
         for name in names:
             layout = LAYOUTS[name](config)
             forward, slot_bytes = _forward(config, layout, backend)
-            engines[name] = Engine(name, layout, forward, config, slot_bytes,
-                                   Recorder(history))
+            engines[name] = Engine(name, layout, forward, config, slot_bytes, Recorder(history))
     except BaseException:
         for engine in engines.values():
             engine.close()
@@ -85,12 +87,25 @@ def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tupl
     model = backend.model
     if config.memory.context > model.shape.max_position_embeddings:
         from kvviz.errors import ConfigError
+
         raise ConfigError(
             f"memory.context {config.memory.context} is longer than the model's "
-            f"{model.shape.max_position_embeddings} positions. Lower memory.context.")
-    store = KVStore(model.shape, config.memory.slots, model.device, budget=backend.budget,
-                    poison=config.engine.check_every > 0)
-    forward = ModelForward(model, store, layout, prompts=backend.prompts,
-                           temperature=config.engine.temperature, seed=config.seed,
-                           bans_end=config.engine.ends == "mix")
+            f"{model.shape.max_position_embeddings} positions. Lower memory.context."
+        )
+    store = KVStore(
+        model.shape,
+        config.memory.slots,
+        model.device,
+        budget=backend.budget,
+        poison=config.engine.check_every > 0,
+    )
+    forward = ModelForward(
+        model,
+        store,
+        layout,
+        prompts=backend.prompts,
+        temperature=config.engine.temperature,
+        seed=config.seed,
+        bans_end=config.engine.ends == "mix",
+    )
     return forward, store.slot_bytes

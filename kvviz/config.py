@@ -23,19 +23,31 @@ ON_REFUSAL = ("queue", "refuse")
 ENDS = ("mix", "model")
 
 
-def setting(default: Any, help: str, *, live: bool = True, choices: tuple[str, ...] = (),
-            low: float | None = None, high: float | None = None) -> Any:
+def setting(
+    default: Any,
+    help: str,
+    *,
+    live: bool = True,
+    choices: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+) -> Any:
     """A dataclass field with its help text, range and whether it can change while running."""
-    return field(default=default, metadata={
-        "help": help, "live": live, "choices": choices, "low": low, "high": high})
+    return field(
+        default=default,
+        metadata={"help": help, "live": live, "choices": choices, "low": low, "high": high},
+    )
 
 
 @dataclass(frozen=True)
 class Mix:
     """What arrives, and when. Lengths are tokens, rates are requests a step."""
 
-    arrivals: str = setting("poisson", "arrival process; closed keeps a fixed number of "
-                            "requests in the system", choices=ARRIVALS)
+    arrivals: str = setting(
+        "poisson",
+        "arrival process; closed keeps a fixed number of requests in the system",
+        choices=ARRIVALS,
+    )
     rate: float = setting(0.2, "requests a step (poisson, steady, bursts)", low=0.001, high=64)
     burst: int = setting(8, "requests that arrive together (bursts)", low=1, high=1024)
     concurrency: int = setting(32, "requests in the system (closed)", low=1, high=1024)
@@ -47,8 +59,13 @@ class Mix:
     long_share: float = setting(0.1, "share of requests with a long prompt", low=0, high=1)
     long_prompt: int = setting(1024, "prompt length of the long requests", low=1, high=65536)
     trace: str = setting("", "named mix fitted to a public trace (lengths = trace)")
-    divide: int = setting(0, "divide the trace's lengths by this; 0: a power of two that "
-                          "brings its 99th percentile under the context", low=0, high=4096)
+    divide: int = setting(
+        0,
+        "divide the trace's lengths by this; 0: a power of two that "
+        "brings its 99th percentile under the context",
+        low=0,
+        high=4096,
+    )
 
 
 @dataclass(frozen=True)
@@ -56,8 +73,9 @@ class Memory:
     """The pool of each lane."""
 
     slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=1 << 22)
-    context: int = setting(2048, "longest request served: prompt + output - 1", live=False,
-                           low=16, high=1 << 17)
+    context: int = setting(
+        2048, "longest request served: prompt + output - 1", live=False, low=16, high=1 << 17
+    )
 
 
 @dataclass(frozen=True)
@@ -80,19 +98,33 @@ class Paged:
 class Engine:
     """Continuous batching, the same for every lane."""
 
-    token_budget: int = setting(256, "tokens a step, prefill chunks and decodes together",
-                                low=1, high=8192)
+    token_budget: int = setting(
+        256, "tokens a step, prefill chunks and decodes together", low=1, high=8192
+    )
     max_running: int = setting(64, "sequences served at once", low=1, high=1024)
-    on_refusal: str = setting("queue", "a request that finds no place waits at the head of "
-                              "the queue, or is refused for good", choices=ON_REFUSAL)
-    queue_limit: int = setting(64, "requests that may wait; one more is turned away",
-                               low=1, high=1 << 20)
-    ends: str = setting("mix", "output length from the mix, or the model's own end of text",
-                        live=False, choices=ENDS)
+    on_refusal: str = setting(
+        "queue",
+        "a request that finds no place waits at the head of the queue, or is refused for good",
+        choices=ON_REFUSAL,
+    )
+    queue_limit: int = setting(
+        64, "requests that may wait; one more is turned away", low=1, high=1 << 20
+    )
+    ends: str = setting(
+        "mix",
+        "output length from the mix, or the model's own end of text",
+        live=False,
+        choices=ENDS,
+    )
     temperature: float = setting(0.7, "0 is greedy", live=False, low=0, high=4)
-    check_every: int = setting(64, "steps between two checks of the map against the tensors; "
-                               "0: never, and freed slots are not poisoned", live=False,
-                               low=0, high=1 << 20)
+    check_every: int = setting(
+        64,
+        "steps between two checks of the map against the tensors; "
+        "0: never, and freed slots are not poisoned",
+        live=False,
+        low=0,
+        high=1 << 20,
+    )
 
 
 @dataclass(frozen=True)
@@ -105,8 +137,9 @@ class RunConfig:
     paged: Paged = Paged()
     engine: Engine = Engine()
     preset: str = setting("", "the preset these settings started from")
-    seed: int = setting(1, "seed of lengths, arrivals and sampling", live=False,
-                        low=0, high=2**31 - 1)
+    seed: int = setting(
+        1, "seed of lengths, arrivals and sampling", live=False, low=0, high=2**31 - 1
+    )
     dry: bool = setting(False, "memory only: no model, no tensors", live=False)
     model: str = setting("", "model folder; empty: the one that ships with kvviz", live=False)
 
@@ -117,13 +150,17 @@ class RunConfig:
             raise ConfigError(
                 f"memory.context {self.memory.context} is more than the pool of "
                 f"{self.memory.slots} slots: a request that long could never be served. "
-                f"Lower memory.context to {self.memory.slots} or raise memory.slots.")
+                f"Lower memory.context to {self.memory.slots} or raise memory.slots."
+            )
         if self.dry and self.engine.ends == "model":
-            raise ConfigError("engine.ends=model needs the model: a dry run has none. "
-                              "Leave out --dry or set engine.ends=mix.")
+            raise ConfigError(
+                "engine.ends=model needs the model: a dry run has none. "
+                "Leave out --dry or set engine.ends=mix."
+            )
         if "trace" in (self.mix.prompts, self.mix.outputs) and not self.mix.trace:
-            raise ConfigError("lengths = trace needs mix.trace, the name of a fitted mix "
-                              "(azure-chat-2023).")
+            raise ConfigError(
+                "lengths = trace needs mix.trace, the name of a fitted mix (azure-chat-2023)."
+            )
 
     def walk(self) -> Iterable[tuple[str, Any, Mapping[str, Any]]]:
         """Every setting as (path, value, metadata)."""
@@ -131,8 +168,7 @@ class RunConfig:
             value = getattr(self, outer.name)
             if dataclasses.is_dataclass(value):
                 for inner in fields(value):
-                    yield (f"{outer.name}.{inner.name}", getattr(value, inner.name),
-                           inner.metadata)
+                    yield (f"{outer.name}.{inner.name}", getattr(value, inner.name), inner.metadata)
             else:
                 yield outer.name, value, outer.metadata
 
@@ -149,10 +185,15 @@ class RunConfig:
                 parts.setdefault(section, {})[name] = value
             else:
                 parts[name] = value
-        return dataclasses.replace(self, **{
-            name: dataclasses.replace(getattr(self, name), **value)
-            if isinstance(value, dict) else value
-            for name, value in parts.items()})
+        return dataclasses.replace(
+            self,
+            **{
+                name: dataclasses.replace(getattr(self, name), **value)
+                if isinstance(value, dict)
+                else value
+                for name, value in parts.items()
+            },
+        )
 
     def differences(self, other: RunConfig) -> tuple[list[str], list[str]]:
         """Paths that differ: (a running engine can take them, these need a restart)."""
@@ -176,8 +217,9 @@ def parse_overrides(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         path, equals, value = word.partition("=")
         if not equals:
-            raise ConfigError(f"{word!r} is no setting: write a.b=value, for example "
-                              "paged.block_size=32.")
+            raise ConfigError(
+                f"{word!r} is no setting: write a.b=value, for example paged.block_size=32."
+            )
         changes[path.strip()] = value.strip()
     return changes
 

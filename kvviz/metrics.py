@@ -25,12 +25,12 @@ def holes(snapshot: Snapshot) -> np.ndarray:
     c = snapshot.columns
     free = c.owner == HOLE
     first = free & ~np.concatenate([[False], free[:-1]])
-    return np.bincount(np.cumsum(first)[free] - 1, weights=c.size[free],
-                       minlength=int(first.sum())).astype(np.int64)
+    return np.bincount(
+        np.cumsum(first)[free] - 1, weights=c.size[free], minlength=int(first.sum())
+    ).astype(np.int64)
 
 
-def how_many_fit(hole_sizes: np.ndarray, grain: int, free: int,
-                 sizes: np.ndarray) -> np.ndarray:
+def how_many_fit(hole_sizes: np.ndarray, grain: int, free: int, sizes: np.ndarray) -> np.ndarray:
     """How many requests of each size in `sizes` [n] fit now.
 
     Contiguous (grain 1): sum floor(h_i / r). Paged: floor(free blocks / ceil(r / B)).
@@ -127,5 +127,7 @@ def summary(values: np.ndarray) -> dict[str, float | None]:
     """Mean and 95th percentile over steps; None when there was no step."""
     if not len(values):
         return {"mean": None, "p95": None}
-    return {"mean": round(float(values.mean()), 4),
-            "p95": round(float(np.percentile(values, 95)), 4)}
+    return {
+        "mean": round(float(values.mean()), 4),
+        "p95": round(float(np.percentile(values, 95)), 4),
+    }

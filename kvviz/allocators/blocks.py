@@ -25,7 +25,7 @@ class BlockPool:
         if count > self.free_blocks:
             return None
         top = self.free_blocks
-        ids = self._stack[top - count:top][::-1].copy()
+        ids = self._stack[top - count : top][::-1].copy()
         self.free_blocks = top - count
         self.refs[ids] = 1
         return ids
@@ -43,14 +43,15 @@ class BlockPool:
         assert (self.refs[ids] > 0).all(), f"double free of {ids[self.refs[ids] <= 0]}"
         self.refs[ids] -= 1
         freed = ids[self.refs[ids] == 0][::-1]
-        self._stack[self.free_blocks:self.free_blocks + len(freed)] = freed
+        self._stack[self.free_blocks : self.free_blocks + len(freed)] = freed
         self.free_blocks += len(freed)
         return freed
 
     def check(self) -> None:
         """Assert that the stack holds exactly the blocks without a holder, each once."""
-        stack = np.sort(self._stack[:self.free_blocks])
+        stack = np.sort(self._stack[: self.free_blocks])
         unheld = np.flatnonzero(self.refs == 0)
         assert np.array_equal(stack, unheld), (
-            f"{self.free_blocks} blocks on the free list, {len(unheld)} without a holder")
+            f"{self.free_blocks} blocks on the free list, {len(unheld)} without a holder"
+        )
         assert (self.refs >= 0).all(), "a block has a negative ref count"

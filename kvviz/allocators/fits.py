@@ -108,8 +108,11 @@ class FitAllocator:
         """Grow in place into the hole right behind, or None when it is too small."""
         assert self._live.get(region.start) == region.size, f"extend of a stranger: {region}"
         index = bisect_left(self._starts, region.end)
-        if (index == len(self._starts) or self._starts[index] != region.end
-                or self._sizes[index] < extra):
+        if (
+            index == len(self._starts)
+            or self._starts[index] != region.end
+            or self._sizes[index] < extra
+        ):
             return None
         self._cut(index, extra)
         self._live[region.start] = region.size + extra
@@ -159,10 +162,12 @@ class FitAllocator:
             at += size
         assert at == self.capacity, f"rows end at {at} of {self.capacity}"
         assert sum(self._sizes) == self.free_slots, (
-            f"holes hold {sum(self._sizes)} slots, free says {self.free_slots}")
+            f"holes hold {sum(self._sizes)} slots, free says {self.free_slots}"
+        )
         for index in range(len(self._starts) - 1):
             assert self._starts[index] + self._sizes[index] < self._starts[index + 1], (
-                "two holes touch and were not merged")
+                "two holes touch and were not merged"
+            )
 
     def _cut(self, index: int, size: int) -> None:
         if self._sizes[index] == size:

@@ -21,8 +21,9 @@ def oracle(request: Request, tokens: int) -> int:
 
 def pow2(request: Request, tokens: int) -> int:
     rounded = 1 << (request.output_len - 1).bit_length()
-    return max(request.prompt_len + min(rounded, max(request.limit, request.output_len)) - 1,
-               tokens)
+    return max(
+        request.prompt_len + min(rounded, max(request.limit, request.output_len)) - 1, tokens
+    )
 
 
 def maximum(request: Request, tokens: int) -> int:

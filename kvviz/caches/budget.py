@@ -44,7 +44,8 @@ class PoolBudget:
                     f"a pool of {count_bytes / MiB:,.0f} MiB does not fit: all pools together "
                     f"may take {self.limit_bytes / MiB:,.0f} MiB and "
                     f"{max(left, 0) / MiB:,.0f} MiB are left. Choose fewer slots, or close "
-                    "other runs.")
+                    "other runs."
+                )
             self.used_bytes += count_bytes
 
     def give_back(self, count_bytes: int) -> None:

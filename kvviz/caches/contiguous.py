@@ -128,8 +128,9 @@ class ContiguousLayout:
         return journal
 
     def columns(self) -> Columns:
-        rows = [(h.region.start, h.region.size, h.written, owner, 1)
-                for owner, h in self._held.items()]
+        rows = [
+            (h.region.start, h.region.size, h.written, owner, 1) for owner, h in self._held.items()
+        ]
         rows += [(start, size, 0, HOLE, 0) for start, size in self._allocator.holes()]
         rows.sort()
         table = np.array(rows, np.int64).reshape(-1, 5)
@@ -177,8 +178,9 @@ class ContiguousLayout:
         grown = self._allocator.extend(holding.region, short)
         if grown is None:
             if holding.region.size + short > self.admissible:
-                return classify(holding.region.size + short, self.free, self.admissible,
-                                self.capacity)._replace(moved=moved)
+                return classify(
+                    holding.region.size + short, self.free, self.admissible, self.capacity
+                )._replace(moved=moved)
             moved += self._relocate(request_id, holding, holding.region.size + short)
         else:
             holding.region = grown

@@ -133,6 +133,6 @@ class AddressTable:
         if at + count > self.array.shape[1]:
             wider = max(at + count, 2 * self.array.shape[1])
             grown = np.zeros((len(self.array), wider), np.int32)
-            grown[:, :self.array.shape[1]] = self.array
+            grown[:, : self.array.shape[1]] = self.array
             self.array = grown
-        self.array[self._row[request_id], at:at + count] = starts
+        self.array[self._row[request_id], at : at + count] = starts

@@ -94,7 +94,7 @@ class PagedLayout:
     def slots(self, request_id: int) -> np.ndarray:
         starts = self._blocks(request_id) * self.grain
         every = (starts[:, None] + np.arange(self.grain, dtype=np.int32)).reshape(-1)
-        return every[:self._held[request_id].written]
+        return every[: self._held[request_id].written]
 
     def written(self, request_id: int) -> int:
         return self._held[request_id].written
@@ -149,7 +149,7 @@ class PagedLayout:
 
     def _blocks(self, request_id: int) -> np.ndarray:
         row = self.table.array[self.table.row(request_id)]
-        return row[:self._held[request_id].blocks] // self.grain
+        return row[: self._held[request_id].blocks] // self.grain
 
     def _take(self, request_id: int, count: int) -> None:
         holding = self._held[request_id]

@@ -33,8 +33,15 @@ def tags(requests: np.ndarray | int, positions: np.ndarray) -> np.ndarray:
 class KVStore:
     """`poison`: freed slots are filled with NaN, so that a stray read can't go unnoticed."""
 
-    def __init__(self, shape: ModelShape, slots: int, device: torch.device, *,
-                 budget: PoolBudget, poison: bool) -> None:
+    def __init__(
+        self,
+        shape: ModelShape,
+        slots: int,
+        device: torch.device,
+        *,
+        budget: PoolBudget,
+        poison: bool,
+    ) -> None:
         self.shape = shape
         self.slots = slots
         self.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -103,17 +110,22 @@ class KVStore:
 
     def _allocate(self, device: torch.device) -> torch.Tensor:
         s = self.shape
-        inner = ((s.num_key_value_heads, self.slots) if self.head_major
-                 else (self.slots, s.num_key_value_heads))
+        inner = (
+            (s.num_key_value_heads, self.slots)
+            if self.head_major
+            else (self.slots, s.num_key_value_heads)
+        )
         fill = float("nan") if self.poisons else 0.0
         try:
-            return torch.full((s.num_hidden_layers, 2, *inner, s.head_dim), fill,
-                              dtype=self.dtype, device=device)
+            return torch.full(
+                (s.num_hidden_layers, 2, *inner, s.head_dim), fill, dtype=self.dtype, device=device
+            )
         except (torch.OutOfMemoryError, RuntimeError) as error:
             raise CapacityError(
                 f"the device has no room for a pool of {self.slots:,} slots x "
                 f"{self.slot_bytes:,} bytes = {self._bytes / MiB:,.0f} MiB. "
-                "Choose fewer slots.") from error
+                "Choose fewer slots."
+            ) from error
 
     def _move(self, move: Move) -> None:
         """Copy in chunks no longer than the shift: torch refuses overlapping copies."""
@@ -125,12 +137,12 @@ class KVStore:
         for offset in offsets:
             n = min(shift, move.size - offset)
             source, target = move.source + offset, move.target + offset
-            self.view[:, :, target:target + n].copy_(self.view[:, :, source:source + n])
-            self.tags[target:target + n] = self.tags[source:source + n]
+            self.view[:, :, target : target + n].copy_(self.view[:, :, source : source + n])
+            self.tags[target : target + n] = self.tags[source : source + n]
         if self.data.is_cuda:
             torch.cuda.synchronize(self.data.device)
         self.move_seconds += time.perf_counter() - began
 
     def _poison(self, start: int, size: int) -> None:
-        self.view[:, :, start:start + size] = float("nan")
-        self.tags[start:start + size] = POISONED
+        self.view[:, :, start : start + size] = float("nan")
+        self.tags[start : start + size] = POISONED

@@ -1,12 +1,13 @@
 """One lane: a layout, a scheduler, and a forward that is handed in, real or dry.
 
-    arrivals -> schedule (admit, grow, preempt, compact) -> journal of moves
-             -> forward(batch, journal) -> finish or continue -> record
+arrivals -> schedule (admit, grow, preempt, compact) -> journal of moves
+         -> forward(batch, journal) -> finish or continue -> record
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 
 import numpy as np
 
@@ -24,8 +25,15 @@ END_OF_TEXT = 256
 class Engine:
     """`step()` serves one iteration of continuous batching on this lane's memory."""
 
-    def __init__(self, name: str, layout: Layout, forward: Forward, config: RunConfig,
-                 slot_bytes: int, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        forward: Forward,
+        config: RunConfig,
+        slot_bytes: int,
+        recorder: Recorder,
+    ) -> None:
         self.name = name
         self.layout = layout
         self.forward = forward
@@ -40,6 +48,7 @@ class Engine:
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
+        self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
     @property
     def outstanding(self) -> int:
@@ -60,7 +69,9 @@ class Engine:
         rows = self.scheduler.schedule(self.step_count)
         tokens = self.forward(chunks(rows), self.layout.take_journal())
         self._advance(rows, tokens)
-        self.seconds += time.perf_counter() - began
+        spent = time.perf_counter() - began
+        self.seconds += spent
+        self._pace.append((self.generated, spent))
         self._record()
         self.step_count += 1
         if self._check_due():
@@ -84,27 +95,64 @@ class Engine:
         self.checks_failed += not verdict
         self.checked_step = self.step_count
 
+    def recent_speed(self) -> float:
+        """Tokens generated a second of this lane's own time, over the last 128 steps."""
+        seconds = sum(spent for _, spent in self._pace)
+        return (self._pace[-1][0] - self._pace[0][0]) / seconds if seconds else 0.0
+
     def counters(self) -> Counters:
         s = self.scheduler
-        return Counters(s.arrived, s.admitted, self.finished, s.preempted, s.dropped,
-                        s.recomputed, self.generated, s.slots_moved,
-                        self.forward.move_seconds, len(s.running), len(s.waiting),
-                        dict(s.refused))
+        return Counters(
+            s.arrived,
+            s.admitted,
+            self.finished,
+            s.preempted,
+            s.dropped,
+            s.recomputed,
+            self.generated,
+            s.slots_moved,
+            self.forward.move_seconds,
+            len(s.running),
+            len(s.waiting),
+            dict(s.refused),
+        )
 
     def snapshot(self) -> Snapshot:
         """The memory as it is after the last step."""
         s, layout = self.scheduler, self.layout
         waiting = [w for w, _ in zip(s.waiting, range(WAITING_SHOWN), strict=False)]
-        seq = np.array([(r.request.id, r.written, r.request.life, layout.held(r.request.id),
-                         r.request.prompt_len, r.admitted) for r in s.running],
-                       np.int64).reshape(-1, 6).T
+        seq = (
+            np.array(
+                [
+                    (
+                        r.request.id,
+                        r.written,
+                        r.request.life,
+                        layout.held(r.request.id),
+                        r.request.prompt_len,
+                        r.admitted,
+                    )
+                    for r in s.running
+                ],
+                np.int64,
+            )
+            .reshape(-1, 6)
+            .T
+        )
         return Snapshot(
-            self.step_count, self.seconds, layout.capacity, layout.grain, self.slot_bytes,
-            layout.admissible, layout.columns(), *seq,
+            self.step_count,
+            self.seconds,
+            layout.capacity,
+            layout.grain,
+            self.slot_bytes,
+            layout.admissible,
+            layout.columns(),
+            *seq,
             waiting_id=np.array([w.request.id for w in waiting], np.int64),
-            waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting],
-                                  np.int64),
-            head=s.head, counters=self.counters())
+            waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
+            head=s.head,
+            counters=self.counters(),
+        )
 
     def close(self) -> None:
         self.forward.close()
@@ -139,8 +187,18 @@ class Engine:
         s, layout = self.scheduler, self.layout
         written = sum(sequence.written for sequence in s.running)
         self.recorder.add(
-            (self.step_count, layout.free, layout.admissible, written, len(s.running),
-             len(s.waiting), self.generated, s.head.need if s.head else 0), s.events)
+            (
+                self.step_count,
+                layout.free,
+                layout.admissible,
+                written,
+                len(s.running),
+                len(s.waiting),
+                self.generated,
+                s.head.need if s.head else 0,
+            ),
+            s.events,
+        )
         s.events = []
 
     def _check_due(self) -> bool:

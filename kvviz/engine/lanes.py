@@ -21,8 +21,9 @@ class Comparison:
 class Lanes:
     """Steps every engine once a step. Lanes differ in memory only."""
 
-    def __init__(self, engines: dict[str, Engine], stream: RequestStream,
-                 config: RunConfig) -> None:
+    def __init__(
+        self, engines: dict[str, Engine], stream: RequestStream, config: RunConfig
+    ) -> None:
         self.engines = engines
         self.stream = stream
         self.config = config
@@ -32,8 +33,7 @@ class Lanes:
 
     def step(self) -> None:
         for name, engine in self.engines.items():
-            requests = self.stream.take(self._cursor[name], self.step_count,
-                                        engine.outstanding)
+            requests = self.stream.take(self._cursor[name], self.step_count, engine.outstanding)
             self._cursor[name] += len(requests)
             engine.submit(requests)
             engine.step()
@@ -50,8 +50,7 @@ class Lanes:
             self.stream.redraw(max(self._cursor.values()), self.step_count)
         for engine in self.engines.values():
             engine.reconfigure(config)
-            engine.scheduler.events.append(
-                Event(self.step_count, "change", text=", ".join(live)))
+            engine.scheduler.events.append(Event(self.step_count, "change", text=", ".join(live)))
         self.config = config
 
     def check_maps(self) -> None:

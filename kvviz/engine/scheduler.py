@@ -169,13 +169,31 @@ class Scheduler:
         self.slots_moved += verdict.moved
         self._note("move", sequence.request.id, verdict, slots=verdict.moved)
 
-    def _note(self, kind: str, request: int, verdict: Verdict | None = None, *,
-              slots: int = 0, text: str = "") -> None:
+    def _note(
+        self,
+        kind: str,
+        request: int,
+        verdict: Verdict | None = None,
+        *,
+        slots: int = 0,
+        text: str = "",
+    ) -> None:
         if verdict is None:
             self.events.append(Event(self._step, kind, request, slots=slots, text=text))
         else:
-            self.events.append(Event(self._step, kind, request, verdict.kind, verdict.need,
-                                     verdict.free, verdict.largest, slots, text))
+            self.events.append(
+                Event(
+                    self._step,
+                    kind,
+                    request,
+                    verdict.kind,
+                    verdict.need,
+                    verdict.free,
+                    verdict.largest,
+                    slots,
+                    text,
+                )
+            )
 
 
 def chunks(rows: list[tuple[Sequence, int]]) -> list[Chunk]:

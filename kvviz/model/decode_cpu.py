@@ -27,8 +27,9 @@ class CpuDecoder:
         shape = model.shape
         self._heads = shape.num_attention_heads
         self._eps = np.float32(shape.rms_norm_eps)
-        self._norms = [(layer.norm_attention.numpy(), layer.norm_mlp.numpy())
-                       for layer in model.layers]
+        self._norms = [
+            (layer.norm_attention.numpy(), layer.norm_mlp.numpy()) for layer in model.layers
+        ]
         self._cos, self._sin = model.cos.numpy(), model.sin.numpy()
         data = store.data.numpy()
         self._kv = [(data[i, 0], data[i, 1]) for i in range(shape.num_hidden_layers)]
@@ -50,14 +51,27 @@ class CpuDecoder:
         attention, an = self._buffer("a", padded, self._heads * shape.head_dim)
         gate_up, gun = self._buffer("gu", padded, 2 * shape.intermediate_size)
         inner, inn = self._buffer("i", padded, shape.intermediate_size)
-        for layer, (norm_1, norm_2), (k, v) in zip(self.model.layers, self._norms, self._kv,
-                                                   strict=True):
+        for layer, (norm_1, norm_2), (k, v) in zip(
+            self.model.layers, self._norms, self._kv, strict=True
+        ):
             kernels.rms_norm(xn, norm_1, self._eps, hn)
             torch.mm(h, layer.qkv, out=qkv)
-            kernels.rotate_and_store(qkvn, self._cos, self._sin, rows.positions, rows.slots,
-                                     self._heads, k, v)
-            kernels.attend(qkvn, k, v, self.table.array, self.table.piece, rows.lines,
-                           rows.positions, self._heads, self._scores, self._bits, an)
+            kernels.rotate_and_store(
+                qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, k, v
+            )
+            kernels.attend(
+                qkvn,
+                k,
+                v,
+                self.table.array,
+                self.table.piece,
+                rows.lines,
+                rows.positions,
+                self._heads,
+                self._scores,
+                self._bits,
+                an,
+            )
             x.addmm_(attention, layer.out)
             kernels.rms_norm(xn, norm_2, self._eps, hn)
             torch.mm(h, layer.gate_up, out=gate_up)
@@ -68,10 +82,10 @@ class CpuDecoder:
     def _unembed(self, x: torch.Tensor, last: np.ndarray) -> np.ndarray:
         count = max(len(last), ROW_FLOOR)
         picked = torch.zeros(count, x.shape[1])
-        torch.index_select(x, 0, torch.from_numpy(last), out=picked[:len(last)])
+        torch.index_select(x, 0, torch.from_numpy(last), out=picked[: len(last)])
         h, hn = self._buffer("h", count, x.shape[1])
         kernels.rms_norm(picked.numpy(), self.model.norm.numpy(), self._eps, hn)
-        return torch.mm(h, self.model.unembed)[:len(last)].numpy()
+        return torch.mm(h, self.model.unembed)[: len(last)].numpy()
 
     def _buffer(self, name: str, rows: int, width: int) -> tuple[torch.Tensor, np.ndarray]:
         """A reused buffer [rows, width], as torch and as numpy (the same memory)."""

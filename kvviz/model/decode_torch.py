@@ -30,8 +30,7 @@ class TorchDecoder:
         x = model.embed[torch.from_numpy(np.asarray(rows.tokens, np.int64)).to(device)]
         cos, sin = model.cos[positions, None], model.sin[positions, None]
         parts = self._sequences(rows)
-        heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads,
-                              shape.head_dim)
+        heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
         for index, layer in enumerate(model.layers):
             qkv = (self._norm(x, layer.norm_attention) @ layer.qkv).view(len(x), -1, d)
             q, k, v = qkv.split((heads, kv_heads, kv_heads), dim=1)
@@ -63,8 +62,9 @@ class TorchDecoder:
             parts.append((slice(begin, end), length, where))
         return parts
 
-    def _attend(self, layer: int, q: torch.Tensor,
-                parts: list[tuple[slice, int, slice | torch.Tensor]]) -> torch.Tensor:
+    def _attend(
+        self, layer: int, q: torch.Tensor, parts: list[tuple[slice, int, slice | torch.Tensor]]
+    ) -> torch.Tensor:
         out = torch.empty_like(q)
         for rows, length, where in parts:
             k, v = (t.transpose(0, 1) for t in self.store.read(layer, where))
@@ -75,8 +75,12 @@ class TorchDecoder:
                 mine = torch.arange(length - count, length, device=q.device)
                 mask = seen[None, :] <= mine[:, None]
             out[rows] = F.scaled_dot_product_attention(
-                q[rows].transpose(0, 1)[None], k[None].to(q.dtype), v[None].to(q.dtype),
-                attn_mask=mask, enable_gqa=True)[0].transpose(0, 1)
+                q[rows].transpose(0, 1)[None],
+                k[None].to(q.dtype),
+                v[None].to(q.dtype),
+                attn_mask=mask,
+                enable_gqa=True,
+            )[0].transpose(0, 1)
         return out
 
 

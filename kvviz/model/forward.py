@@ -24,9 +24,18 @@ _TOLERANCE = 1e-3  # layer 0's K recomputed in another batch shape; bfloat16 nee
 class ModelForward:
     """See `engine.forward.Forward`. `prompts(request)` gives its prompt's tokens."""
 
-    def __init__(self, model: ServingModel, store: KVStore, layout: Layout, *,
-                 prompts: Callable[[Request], np.ndarray], temperature: float, seed: int,
-                 bans_end: bool, plain: bool = False) -> None:
+    def __init__(
+        self,
+        model: ServingModel,
+        store: KVStore,
+        layout: Layout,
+        *,
+        prompts: Callable[[Request], np.ndarray],
+        temperature: float,
+        seed: int,
+        bans_end: bool,
+        plain: bool = False,
+    ) -> None:
         self.model, self.store, self.layout = model, store, layout
         self._prompts = prompts
         self._temperature = temperature
@@ -50,11 +59,21 @@ class ModelForward:
         logits = self._decoder.logits(rows)
         self.store.tag(rows.slots, rows.requests, rows.positions)
         tokens = np.empty(len(rows.last), np.int64)
-        kernels.sample(logits, self._temperature, self._seed, rows.requests[rows.last],
-                       rows.positions[rows.last], self._banned, tokens)
-        for request, at, token in zip(rows.requests[rows.last].tolist(),
-                                      rows.positions[rows.last].tolist(), tokens.tolist(),
-                                      strict=True):
+        kernels.sample(
+            logits,
+            self._temperature,
+            self._seed,
+            rows.requests[rows.last],
+            rows.positions[rows.last],
+            self._banned,
+            tokens,
+        )
+        for request, at, token in zip(
+            rows.requests[rows.last].tolist(),
+            rows.positions[rows.last].tolist(),
+            tokens.tolist(),
+            strict=True,
+        ):
             self._known[request][at + 1] = token
             self._generated[request] = at + 2 - self._prompt_len[request]
         return tokens
@@ -73,15 +92,17 @@ class ModelForward:
     def finish(self, request_id: int) -> bytes:
         known = self._known.pop(request_id)
         cut = self._prompt_len.pop(request_id)
-        output = known[cut:cut + self._generated.pop(request_id)]
+        output = known[cut : cut + self._generated.pop(request_id)]
         return output.astype(np.uint16).tobytes()
 
     @torch.inference_mode()
     def check(self) -> bool:
         """Occupancy by NaN, owners by tags, and layer 0's keys recomputed from the tokens."""
         if not self.store.poisons:
-            raise ValueError("a map can be rebuilt from the tensors only when freed slots are "
-                             "poisoned: set engine.check_every above 0")
+            raise ValueError(
+                "a map can be rebuilt from the tensors only when freed slots are "
+                "poisoned: set engine.check_every above 0"
+            )
         expected = np.full(self.store.slots, POISONED, np.int64)
         live = list(self._live())
         for request_id in live:
@@ -97,9 +118,8 @@ class ModelForward:
         self.store.close()
 
     def _open(self, request: Request) -> None:
-        known = np.zeros(request.prompt_len + max(request.output_len, request.limit) + 1,
-                         np.int32)
-        known[:request.prompt_len] = self._prompts(request)
+        known = np.zeros(request.prompt_len + max(request.output_len, request.limit) + 1, np.int32)
+        known[: request.prompt_len] = self._prompts(request)
         self._known[request.id] = known
         self._prompt_len[request.id] = request.prompt_len
 
@@ -116,13 +136,11 @@ class ModelForward:
         positions = torch.from_numpy(np.concatenate([np.arange(n) for n in lengths]))
         at = np.arange(self.store.slots)
         slots = torch.from_numpy(np.concatenate([at[self.layout.slots(r)] for r in live]))
-        heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads,
-                              shape.head_dim)
+        heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
         device = self.model.device
         x = self.model.embed[torch.from_numpy(tokens.astype(np.int64)).to(device)]
-        h = torch.nn.functional.rms_norm(x, (x.shape[1],), layer.norm_attention,
-                                         shape.rms_norm_eps)
-        k = (h @ layer.qkv[:, heads * d:(heads + kv_heads) * d]).view(-1, kv_heads, d)
+        h = torch.nn.functional.rms_norm(x, (x.shape[1],), layer.norm_attention, shape.rms_norm_eps)
+        k = (h @ layer.qkv[:, heads * d : (heads + kv_heads) * d]).view(-1, kv_heads, d)
         positions = positions.to(device)
         k = rotate(k, self.model.cos[positions, None], self.model.sin[positions, None])
         held, _ = self.store.read(0, slots.to(device))

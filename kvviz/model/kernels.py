@@ -182,8 +182,8 @@ def attend(qkv, k_store, v_store, table, piece, rows, positions, heads, scores, 
         line = table[rows[n]]
         for h in range(kv_heads):
             at = h * group * d
-            q = qkv[n, at:at + group * d].reshape(group, d)
-            o = out[n, at:at + group * d].reshape(group, d)
+            q = qkv[n, at : at + group * d].reshape(group, d)
+            o = out[n, at : at + group * d].reshape(group, d)
             _scores(q, k_store[h], line, piece, count, scale, scores)
             for g in range(group):
                 _softmax(scores[g], count, bits, power)

@@ -79,7 +79,9 @@ class Attention(nn.Module):
         # Heads are repeated here because the CPU's fused kernel wants equal head counts.
         k = k.repeat_interleave(self.group, dim=1)
         v = v.repeat_interleave(self.group, dim=1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        # Float32 even under autocast: the CPU's bfloat16 backward pass is slower than this one.
+        with torch.autocast(x.device.type, enabled=False):
+            mixed = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 

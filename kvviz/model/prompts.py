@@ -24,11 +24,12 @@ class PromptText:
         try:
             raw = path.read_bytes()
         except OSError as error:
-            raise CheckpointError(f"{path} is missing: it holds the text of the prompts. "
-                                  "`python -m kvviz train` writes it.") from error
+            raise CheckpointError(
+                f"{path} is missing: it holds the text of the prompts. "
+                "`python -m kvviz train` writes it."
+            ) from error
         documents = [d for d in raw.split(b"\0") if d.strip()]
-        pieces = [np.concatenate([[END_OF_TEXT], np.frombuffer(d, np.uint8)])
-                  for d in documents]
+        pieces = [np.concatenate([[END_OF_TEXT], np.frombuffer(d, np.uint8)]) for d in documents]
         self._tokens = np.concatenate(pieces).astype(np.int32)
         self._starts = np.flatnonzero(self._tokens == END_OF_TEXT)
 

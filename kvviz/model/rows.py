@@ -31,7 +31,7 @@ def flatten(batch: list[Chunk], table: AddressTable, known: dict[int, np.ndarray
     positions = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
     ids = np.array([c.request.id for c in batch])
     lines = np.repeat(np.array([table.row(c.request.id) for c in batch]), counts)
-    tokens = np.concatenate([known[c.request.id][c.start:c.start + c.count] for c in batch])
+    tokens = np.concatenate([known[c.request.id][c.start : c.start + c.count] for c in batch])
     slots = table.array[lines, positions // table.piece] + positions % table.piece
     last = ends[np.array([c.samples for c in batch])] - 1
     return Rows(tokens, np.repeat(ids, counts), positions, lines, slots, last)

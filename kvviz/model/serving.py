@@ -50,8 +50,7 @@ def load_serving(folder: Path | None = None, device: torch.device | None = None)
     return fuse(shape, weights, device)
 
 
-def fuse(shape: ModelShape, weights: dict[str, torch.Tensor],
-         device: torch.device) -> ServingModel:
+def fuse(shape: ModelShape, weights: dict[str, torch.Tensor], device: torch.device) -> ServingModel:
     """Fewer, larger products: q, k, v in one, gate and up in one."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
 
@@ -64,21 +63,33 @@ def fuse(shape: ModelShape, weights: dict[str, torch.Tensor],
         at = f"model.layers.{index}."
         qkv = [f"{at}self_attn.{n}_proj.weight" for n in "qkv"]
         gate_up = [f"{at}mlp.{n}_proj.weight" for n in ("gate", "up")]
-        layers.append(ServingLayer(
-            put(f"{at}input_layernorm.weight"), put(*qkv).t(),
-            put(f"{at}self_attn.o_proj.weight").t(),
-            put(f"{at}post_attention_layernorm.weight"), put(*gate_up).t(),
-            put(f"{at}mlp.down_proj.weight").t()))
+        layers.append(
+            ServingLayer(
+                put(f"{at}input_layernorm.weight"),
+                put(*qkv).t(),
+                put(f"{at}self_attn.o_proj.weight").t(),
+                put(f"{at}post_attention_layernorm.weight"),
+                put(*gate_up).t(),
+                put(f"{at}mlp.down_proj.weight").t(),
+            )
+        )
     embed = put("model.embed_tokens.weight")
     cos, sin = rope_tables(shape)
-    return ServingModel(shape, device, embed, embed.t(), put("model.norm.weight"),
-                        tuple(layers), cos.to(device), sin.to(device))
+    return ServingModel(
+        shape,
+        device,
+        embed,
+        embed.t(),
+        put("model.norm.weight"),
+        tuple(layers),
+        cos.to(device),
+        sin.to(device),
+    )
 
 
 def rope_tables(shape: ModelShape) -> tuple[torch.Tensor, torch.Tensor]:
     """cos and sin [max_position_embeddings, d_h / 2], float32."""
     half = shape.head_dim // 2
     inverse = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.outer(torch.arange(shape.max_position_embeddings, dtype=torch.float64),
-                         inverse)
+    angles = torch.outer(torch.arange(shape.max_position_embeddings, dtype=torch.float64), inverse)
     return angles.cos().float(), angles.sin().float()

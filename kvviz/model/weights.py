@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from kvviz.errors import CheckpointError
@@ -47,7 +48,7 @@ def save(model: Llama, folder: Path) -> None:
         for name, tensor in model.state_dict().items()
     }
     part = folder / f"{WEIGHTS_NAME}.part"
-    save_file(tensors, part, metadata={"format": "pt"})
+    part.write_bytes(to_bytes(tensors, metadata={"format": "pt"}))
     os.replace(part, folder / WEIGHTS_NAME)
     part = folder / f"{CONFIG_NAME}.part"
     part.write_text(json.dumps(config_of(model.shape), indent=2) + "\n", encoding="utf-8")

@@ -80,9 +80,16 @@ def load_mix(name: str) -> FittedMix:
     if name not in mix_names():
         raise ConfigError(f"no fitted mix {name!r}. There is: {', '.join(mix_names())}.")
     raw = json.loads((MIXES / f"{name}.json").read_text(encoding="utf-8"))
-    return FittedMix(raw["id"], raw["source"], raw["licence"], tuple(raw["knots_pct"]),
-                     tuple(raw["prompt_knots"]), tuple(raw["output_knots"]),
-                     raw["gauss_copula_r"], raw["p99_total"])
+    return FittedMix(
+        raw["id"],
+        raw["source"],
+        raw["licence"],
+        tuple(raw["knots_pct"]),
+        tuple(raw["prompt_knots"]),
+        tuple(raw["output_knots"]),
+        raw["gauss_copula_r"],
+        raw["p99_total"],
+    )
 
 
 def _through_knots(u: float, percents: tuple[float, ...], values: tuple[int, ...]) -> float:

@@ -72,8 +72,7 @@ class RequestStream:
         `outstanding` (waiting or running in that lane) paces a closed loop.
         """
         taken: list[Request] = []
-        while self._due(request := self._get(cursor + len(taken)), step,
-                        outstanding + len(taken)):
+        while self._due(request := self._get(cursor + len(taken)), step, outstanding + len(taken)):
             taken.append(request)
             if request.id == self._hashed:
                 self._hash.update(repr(request).encode())
@@ -83,13 +82,13 @@ class RequestStream:
     def forget(self, before: int) -> None:
         """Every lane has taken the requests below this index."""
         if before - self._first >= _ROWS:
-            del self._requests[:before - self._first]
+            del self._requests[: before - self._first]
             self._first = before
 
     def redraw(self, cursor: int, step: int) -> None:
         """Drop what no lane has taken yet (index `cursor` on); it is drawn under the new mix,
         with arrivals counted from `step`."""
-        del self._requests[cursor - self._first:]
+        del self._requests[cursor - self._first :]
         self._clock = float(step)
 
     def _due(self, request: Request, step: int, outstanding: int) -> bool:
@@ -106,8 +105,14 @@ class RequestStream:
         index = self.drawn
         u = self._uniform(index)
         prompt, output = self._lengths(u)
-        request = Request(index, self._arrival(index, u[_GAP]), prompt, output,
-                          self._context - prompt + 1, int(u[_TEXT] * 2**31))
+        request = Request(
+            index,
+            self._arrival(index, u[_GAP]),
+            prompt,
+            output,
+            self._context - prompt + 1,
+            int(u[_TEXT] * 2**31),
+        )
         self._requests.append(request)
 
     def _uniform(self, index: int) -> np.ndarray:

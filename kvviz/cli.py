@@ -1,0 +1,139 @@
+"""The command line: `python -m kvviz run | bench | train | presets`.
+
+A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
+and dry runs load no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from kvviz import __version__
+from kvviz.config import RunConfig, parse_overrides
+from kvviz.errors import ConfigError, KvvizError
+from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0, or 2 for what a person can fix (one line on standard error)."""
+    args = _parser().parse_args(argv)
+    try:
+        return args.command(args)
+    except KvvizError as error:
+        print(f"kvviz: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kvviz", description="Real KV caches side by side, and why one of them refuses."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="serve a mix without a browser and print what came of it",
+        description=_settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--preset", default=DEFAULT_PRESET, help=", ".join(PRESETS))
+    run.add_argument("--dry", action="store_true", help="memory only: no model, no tensors")
+    run.add_argument("--steps", type=int, default=1000)
+    run.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="a.b=value",
+        dest="settings",
+        help="settings over the preset's",
+    )
+    run.add_argument("--json", metavar="FILE", help="write the report (- for standard output)")
+    run.set_defaults(command=_run)
+
+    presets = commands.add_parser("presets", help="list the presets")
+    presets.set_defaults(command=_presets)
+
+    bench = commands.add_parser("bench", help="measure, and print ratios")
+    bench.add_argument(
+        "what", nargs="*", metavar="engine|snapshot|frame", help="all of them by default"
+    )
+    bench.add_argument("--json", metavar="FILE")
+    bench.set_defaults(command=_bench)
+
+    train = commands.add_parser("train", help="train the shipped model anew", add_help=False)
+    train.add_argument("rest", nargs=argparse.REMAINDER)
+    train.set_defaults(command=_train)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    from kvviz.build import build_lanes, load_backend
+    from kvviz.report import run_report, table
+
+    if args.steps < 1:
+        raise ConfigError(f"--steps {args.steps}: at least one step was expected.")
+    config = preset_config(args.preset).replace(parse_overrides(args.settings))
+    if args.dry:
+        config = config.replace({"dry": True})
+    backend = None if config.dry else load_backend(config.model)
+    lanes = build_lanes(config, backend, history=args.steps)
+    try:
+        for _ in range(args.steps):
+            lanes.step()
+        if not config.dry and config.engine.check_every:
+            lanes.check_maps()
+        report = run_report(lanes, backend.device_name if backend else "dry")
+    finally:
+        lanes.close()
+    if args.json != "-":
+        print(table(report))
+    _write(report, args.json)
+    return 0
+
+
+def _presets(_args: argparse.Namespace) -> int:
+    for name, preset in PRESETS.items():
+        print(f"{name:20} {preset.title}. {preset.story}")
+    return 0
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from kvviz.bench.suite import run_benches
+
+    report = run_benches(args.what)
+    _write(report, args.json)
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    from kvviz.model.train import main as train_main
+
+    return train_main(args.rest)
+
+
+def _write(report: dict, where: str | None) -> None:
+    if where is None:
+        return
+    text = json.dumps(report, indent=1) + "\n"
+    if where == "-":
+        print(text, end="")
+        return
+    try:
+        Path(where).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{where} can't be written: {error.strerror}.") from error
+
+
+def _settings_help() -> str:
+    lines = ["settings (--set a.b=value) and their defaults:"]
+    for path, value, meta in RunConfig().walk():
+        if not path.startswith(("dry", "preset")):
+            lines.append(f"  {path + '=' + str(value):38} {meta['help']}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Lanes that run in a thread for a viewer: runner, and the hub that owns all runners."""

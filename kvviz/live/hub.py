@@ -1,0 +1,115 @@
+"""One hub a process: all runners, what they share, and when they end.
+
+A session leases its runner. When the session ends the lease is released, and the runner is
+closed after a grace, for a socket that drops comes back with the same session id.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kvviz.build import Backend, build_lanes, load_backend
+from kvviz.caches.budget import PoolBudget
+from kvviz.config import RunConfig
+from kvviz.engine.lanes import Lanes
+from kvviz.errors import CapacityError
+from kvviz.live.runner import LiveRunner
+
+GRACE_SECONDS = 20.0
+MAX_RUNNERS = 20
+HEAD_START = 150  # steps until the default mix has filled its pool
+
+
+class Hub:
+    """Thread-safe. Nothing here waits for a runner's thread."""
+
+    def __init__(
+        self,
+        *,
+        grace: float = GRACE_SECONDS,
+        limit: int = MAX_RUNNERS,
+        budget: PoolBudget | None = None,
+    ) -> None:
+        self.budget = budget or PoolBudget.of_host()
+        self._grace, self._limit = grace, limit
+        self._runners: dict[str, LiveRunner] = {}
+        self._endings: dict[str, threading.Timer] = {}
+        self._lock = threading.RLock()
+        self._backends: dict[str, Backend] = {}
+        self._backend_lock = threading.Lock()
+
+    def backend(self, folder: str = "") -> Backend:
+        """The shared weights of a model folder, loaded once. May take seconds."""
+        with self._backend_lock:
+            if folder not in self._backends:
+                self._backends[folder] = load_backend(folder, self.budget)
+            return self._backends[folder]
+
+    def lease(self, session: str, config: Callable[[], RunConfig]) -> LiveRunner:
+        """The session's runner, made when there is none. Raises CapacityError when full."""
+        with self._lock:
+            ending = self._endings.pop(session, None)
+            if ending:
+                ending.cancel()
+            runner = self._runners.get(session)
+            if runner is not None and runner.alive:
+                return runner
+            self._forget_the_dead()
+            if len(self._runners) >= self._limit:
+                raise CapacityError(
+                    f"{self._limit} people run kvviz on this server already, and that is its "
+                    "limit. Wait for one to leave, or run your own: `make run`."
+                )
+            runner = LiveRunner(config(), self._build, device=self._device, head_start=HEAD_START)
+            self._runners[session] = runner
+            return runner
+
+    def release(self, session: str) -> None:
+        """The session ended: close its runner after the grace, unless it comes back."""
+        with self._lock:
+            if session not in self._runners or session in self._endings:
+                return
+            timer = threading.Timer(self._grace, self._end, (session,))
+            timer.daemon = True
+            self._endings[session] = timer
+            timer.start()
+
+    def by_token(self, token: str) -> LiveRunner | None:
+        with self._lock:
+            for runner in self._runners.values():
+                if runner.token == token and runner.alive:
+                    return runner
+        return None
+
+    @property
+    def running(self) -> int:
+        with self._lock:
+            return sum(runner.alive for runner in self._runners.values())
+
+    def close(self) -> None:
+        """Close every runner (server shutdown)."""
+        with self._lock:
+            for timer in self._endings.values():
+                timer.cancel()
+            for runner in self._runners.values():
+                runner.close()
+            self._runners.clear()
+            self._endings.clear()
+
+    def _end(self, session: str) -> None:
+        with self._lock:
+            self._endings.pop(session, None)
+            runner = self._runners.pop(session, None)
+        if runner is not None:
+            runner.close()
+
+    def _forget_the_dead(self) -> None:
+        self._runners = {s: r for s, r in self._runners.items() if r.alive}
+
+    def _build(self, config: RunConfig) -> Lanes:
+        return build_lanes(config, None if config.dry else self.backend(config.model))
+
+    def _device(self) -> str:
+        backend = next(iter(self._backends.values()), None)
+        return backend.device_name if backend else ""

@@ -1,0 +1,278 @@
+"""A thread that steps lanes for one viewer: start, pause, one step, speed, new settings.
+
+The thread alone touches the lanes. Callers put commands into a queue and read `latest()`, an
+immutable Published. An error in the thread becomes a state with a message; the last picture
+stays. A runner that nobody looks at falls asleep, and ends after a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from kvviz.config import RunConfig
+from kvviz.engine.lanes import Lanes
+from kvviz.errors import KvvizError
+from kvviz.live.hues import HueBook
+from kvviz.live.published import Published, view_lane
+
+log = logging.getLogger(__name__)
+
+STARTING, RUNNING, PAUSED, ASLEEP, FAILED, CLOSED = (
+    "starting",
+    "running",
+    "paused",
+    "asleep",
+    "failed",
+    "closed",
+)
+FLAT_OUT = 0.0
+_PUBLISH_SECONDS = 0.05
+
+Command = Callable[[], None]
+
+
+class LiveRunner:
+    """`build(config)` makes the lanes; it runs in the thread, for it may load torch.
+
+    The first `head_start` steps are made flat out: an empty pool has nothing to show.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        build: Callable[[RunConfig], Lanes],
+        *,
+        device: Callable[[], str] = lambda: "",
+        speed: float = 10.0,
+        head_start: int = 0,
+        sleep_after: float = 20.0,
+        end_after: float = 900.0,
+    ) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.config = config
+        self.speed = speed
+        self._build, self._device = build, device
+        self._head_start = head_start
+        self._sleep_after, self._end_after = sleep_after, end_after
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._lanes: Lanes | None = None
+        self._hues = HueBook()
+        self._state = STARTING
+        self._closing = threading.Event()
+        self._paused = False
+        self._single_steps = 0
+        self._message = ""
+        self._seen = time.monotonic()
+        self._latest = Published(0, 0, STARTING, "", config, "")
+        self._thread = threading.Thread(target=self._run, name="kvviz-lanes", daemon=True)
+        self._thread.start()
+
+    # What callers may do, from any thread
+
+    def latest(self) -> Published:
+        """The newest publication. Looking keeps the runner awake."""
+        self._seen = time.monotonic()
+        if self._state == ASLEEP:
+            self._wake.set()
+        return self._latest
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
+    def alive(self) -> bool:
+        """False once it was closed or ended by itself."""
+        return not self._closing.is_set()
+
+    def start(self) -> None:
+        self._paused = False
+        self._do(lambda: None)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._do(lambda: None)
+
+    def step(self) -> None:
+        """Pause, and make one step."""
+        self._paused = True
+        self._do(self._one_more)
+
+    def set_speed(self, steps_per_second: float) -> None:
+        """Steps a second, or FLAT_OUT."""
+        self.speed = steps_per_second
+        self._wake.set()
+
+    def apply(self, config: RunConfig) -> list[str]:
+        """Take new settings: at the next arrival where that can be, else by a restart.
+
+        Returns the settings that made a restart necessary.
+        """
+        live, restart = self.config.differences(config)
+        if not live and not restart:
+            return []
+        self.config = config
+        if restart or self._lanes is None:
+            self._do(lambda: self._restart(config))
+        else:
+            self._do(lambda: self._reconfigure(config))
+        return restart
+
+    def reset(self) -> None:
+        """Back to step 0 with the settings of now; also the way out of a failure."""
+        config = self.config
+        self._do(lambda: self._restart(config))
+
+    def close(self) -> None:
+        """Ask the thread to end and free the pools. Does not wait for it."""
+        self._closing.set()
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the thread. Never call it on an event loop."""
+        self._thread.join(timeout)
+
+    # The thread
+
+    def _run(self) -> None:
+        self._guard(lambda: self._restart(self.config))
+        published = 0.0
+        due = time.monotonic()
+        while self.alive:
+            self._guard(self._obey)
+            if not self._may_step():
+                self._rest()
+                due = time.monotonic()
+                continue
+            self._guard(self._advance)
+            now = time.monotonic()
+            if self._paused or now - published >= _PUBLISH_SECONDS:
+                self._guard(self._publish)
+                published = now
+            due = self._pace(due)
+        self._guard(self._release)
+        self._show(CLOSED)
+
+    def _guard(self, act: Command) -> None:
+        """Run `act`; what goes wrong is shown, and the last picture stays."""
+        try:
+            act()
+        except KvvizError as error:
+            self._fail(str(error))
+        except Exception as error:  # the thread must outlive any fault of a step
+            log.exception("a lane failed")
+            self._fail(
+                f"The engine stopped at step {self._latest.step}: "
+                f"{type(error).__name__}: {error}. Restart it to go on."
+            )
+
+    def _obey(self) -> None:
+        while not self._commands.empty():
+            self._commands.get_nowait()()
+
+    def _may_step(self) -> bool:
+        if self._state == FAILED or self._lanes is None:
+            return False
+        unseen = time.monotonic() - self._seen
+        if unseen > self._sleep_after and not self._single_steps:
+            self._show(ASLEEP)
+            return False
+        if self._paused and not self._single_steps:
+            self._show(PAUSED)
+            return False
+        self._state = RUNNING
+        return True
+
+    def _rest(self) -> None:
+        """Wait for a command or a viewer; end when nobody has looked for long."""
+        self._wake.wait(1.0)
+        self._wake.clear()
+        if time.monotonic() - self._seen > self._end_after:
+            self._closing.set()
+
+    def _advance(self) -> None:
+        assert self._lanes is not None
+        self._lanes.step()
+        self._single_steps = max(0, self._single_steps - 1)
+
+    def _one_more(self) -> None:
+        self._single_steps += 1
+
+    def _pace(self, due: float) -> float:
+        """Sleep until the next step is due; returns when that is."""
+        lanes = self._lanes
+        if self.speed == FLAT_OUT or (lanes and lanes.step_count < self._head_start):
+            return time.monotonic()
+        due = max(due + 1 / self.speed, time.monotonic() - 0.1)
+        left = due - time.monotonic()
+        if left > 0 and self._wake.wait(left):
+            self._wake.clear()
+        return due
+
+    def _restart(self, config: RunConfig) -> None:
+        self._release()
+        self._state = STARTING
+        self._message = ""
+        self._lanes = self._build(config)
+        self._hues = HueBook()
+        self._publish()
+
+    def _reconfigure(self, config: RunConfig) -> None:
+        if self._lanes is None:
+            self._restart(config)
+            return
+        self._lanes.reconfigure(config)
+        self._publish()
+
+    def _publish(self) -> None:
+        lanes = self._lanes
+        if lanes is None:
+            return
+        views = {name: view_lane(lanes, name) for name in lanes.engines}
+        self._latest = Published(
+            self._latest.version + 1,
+            lanes.step_count,
+            self._shown_state(),
+            self._message,
+            self.config,
+            self._device(),
+            views,
+            lanes.comparison.compared,
+            lanes.comparison.equal,
+            lanes.stream.hash,
+            lanes.stream.drawn,
+            lanes.stream.scaling,
+            self._hues.update([view.snapshot for view in views.values()]),
+        )
+
+    def _shown_state(self) -> str:
+        return PAUSED if self._paused and self._state in (RUNNING, STARTING) else self._state
+
+    def _show(self, state: str) -> None:
+        """Change the state of the last picture, and nothing else of it."""
+        if self._state == state and self._latest.state == state:
+            return
+        self._state = state
+        self._latest = replace(
+            self._latest, version=self._latest.version + 1, state=state, message=self._message
+        )
+
+    def _fail(self, message: str) -> None:
+        self._message = message
+        self._show(FAILED)
+
+    def _release(self) -> None:
+        lanes, self._lanes = self._lanes, None
+        if lanes is not None:
+            lanes.close()
+
+    def _do(self, command: Command) -> None:
+        self._commands.put(command)
+        self._wake.set()

@@ -1,0 +1,120 @@
+"""What a run without a browser prints and writes: one dict of numbers, and a table of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvviz.engine.engine import Engine
+from kvviz.engine.lanes import Lanes
+from kvviz.metrics import summary
+
+TIMED = ("tokens_per_second", "move_seconds")  # the only fields a seed does not reproduce
+
+
+def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
+    """Everything about a finished run. Times are measured; all else follows from the seed."""
+    engines = lanes.engines.values()
+    return {
+        "lanes": {name: lane_report(engine) for name, engine in lanes.engines.items()},
+        "requests_compared": lanes.comparison.compared,
+        "requests_equal": lanes.comparison.equal,
+        "map_checks": {
+            "made": sum(e.checks_made for e in engines),
+            "failed": sum(e.checks_failed for e in engines),
+        },
+        "stream_hash": lanes.stream.hash,
+        "config": lanes.config.as_dict(),
+        "device": device,
+        "steps": lanes.step_count,
+    }
+
+
+def lane_report(engine: Engine) -> dict[str, Any]:
+    """Sizes in slots; shares of the pool from 0 to 1; `refused` by first verdict."""
+    counters = engine.counters()
+    series = engine.recorder.series()
+    some_free = series.free > 0
+    external = 1 - series.admissible[some_free] / series.free[some_free]
+    return {
+        "admitted": counters.admitted,
+        "finished": counters.finished,
+        "refused": counters.refused,
+        "false_refusals": counters.false_refusals,
+        "turned_away": counters.dropped,
+        "preempted": counters.preempted,
+        "recomputed_tokens": counters.recomputed,
+        "slots_moved": counters.slots_moved,
+        "free": summary(series.free),
+        "largest_admissible": summary(series.admissible),
+        "slot_usage": summary(series.written / engine.layout.capacity),
+        "running": summary(series.running),
+        "external_fragmentation": {
+            "mean": _rounded(external, np.mean),
+            "max": _rounded(external, np.max),
+        },
+        "generated_tokens": counters.generated,
+        "tokens_per_second": round(counters.generated / engine.seconds, 1)
+        if engine.seconds
+        else None,
+        "move_seconds": round(counters.move_seconds, 4),
+    }
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as aligned text, a column a lane."""
+    names = list(report["lanes"])
+    rows = [("", *names)]
+    rows += [
+        (label, *(_cell(read(report["lanes"][name])) for name in names)) for label, read in _ROWS
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    checks = report["map_checks"]
+    lines += [
+        "",
+        f"outputs equal: {report['requests_equal']:,} of "
+        f"{report['requests_compared']:,} requests compared",
+        f"map checked against the tensors: {checks['made']:,} times, {checks['failed']:,} failed",
+        f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
+    ]
+    return "\n".join(lines)
+
+
+_ROWS = (
+    ("admitted", lambda r: r["admitted"]),
+    ("finished", lambda r: r["finished"]),
+    ("refused: fragmented (false refusals)", lambda r: r["refused"]["fragmented"]),
+    ("refused: capacity", lambda r: r["refused"]["capacity"]),
+    ("refused: queued", lambda r: r["refused"]["queued"]),
+    ("refused: never", lambda r: r["refused"]["never"]),
+    ("turned away", lambda r: r["turned_away"]),
+    ("preempted", lambda r: r["preempted"]),
+    ("slots moved", lambda r: r["slots_moved"]),
+    ("free slots, mean", lambda r: r["free"]["mean"]),
+    ("largest admissible, mean", lambda r: r["largest_admissible"]["mean"]),
+    ("slot usage, mean", lambda r: r["slot_usage"]["mean"]),
+    ("external fragmentation, mean", lambda r: r["external_fragmentation"]["mean"]),
+    ("external fragmentation, max", lambda r: r["external_fragmentation"]["max"]),
+    ("running, mean", lambda r: r["running"]["mean"]),
+    ("tokens a second (measured)", lambda r: r["tokens_per_second"]),
+)
+
+
+def _rounded(values: np.ndarray, of: Any) -> float | None:
+    return round(float(of(values)), 4) if len(values) else None
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")

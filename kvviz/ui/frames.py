@@ -1,0 +1,273 @@
+"""Frames: what a viewer's browser gets. Published in, compressed JSON out.
+
+A figure that did not change since the viewer's last frame is not sent again. Maps go with every
+frame, the small charts at most once in `CHART_SECONDS` while the engine runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from kvviz import __version__
+from kvviz.live.published import WINDOW, LaneView, Published
+from kvviz.views import breakdown, capacity, holes, memory_map, words
+from kvviz.views.theme import THEMES, Figure, Theme, number
+from kvviz.workloads.lengths import load_mix
+
+CHART_SECONDS = 0.5
+_HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
+
+
+class FrameBuilder:
+    """One a viewer; remembers what that viewer has. `theme` and `colour_by` may change."""
+
+    def __init__(self) -> None:
+        self.theme = "light"
+        self.colour_by = "request"
+        self._sent: dict[str, int] = {}
+        self._charts_at = 0.0
+        self._look: tuple[Any, ...] = ()
+
+    def build(self, published: Published) -> bytes:
+        """The next frame: zlib-compressed JSON, see `live.js` for what reads it."""
+        theme = THEMES[self.theme]
+        now = time.monotonic()
+        look = (self.theme, self.colour_by, published.state)
+        with_charts = now - self._charts_at >= CHART_SECONDS or look != self._look
+        if with_charts:
+            self._charts_at, self._look = now, look
+        frame = head(published, theme)
+        figures = maps(published, theme, self.colour_by)
+        if with_charts:
+            figures |= charts(published, theme)
+        frame["figures"] = self._changed(figures)
+        frame["hover"] = {
+            name: hover(lane)
+            for name, lane in published.lanes.items()
+            if with_charts or _rows(lane) <= _HOVER_ROWS
+        }
+        return zlib.compress(json.dumps(frame, separators=(",", ":")).encode(), 1)
+
+    def _changed(self, figures: dict[str, Figure]) -> dict[str, Figure]:
+        changed = {}
+        for name, figure in figures.items():
+            mark = hash(json.dumps(figure, separators=(",", ":")))
+            if self._sent.get(name) != mark:
+                self._sent[name] = mark
+                changed[name] = figure
+        return changed
+
+
+def head(published: Published, theme: Theme) -> dict[str, Any]:
+    """Everything that is text: verdict, key figures, status, stamp."""
+    snapshots = {name: lane.snapshot for name, lane in published.lanes.items()}
+    last = {
+        name: next((e for e in lane.refusals if e.verdict == "fragmented"), None)
+        for name, lane in published.lanes.items()
+    }
+    return {
+        "version": published.version,
+        "step": published.step,
+        "state": published.state,
+        "message": published.message,
+        "theme": theme.name,
+        "verdict": asdict(words.verdict(snapshots, last)) if snapshots else None,
+        "lanes": {
+            name: {
+                "colour": theme.lanes[name],
+                "what": _what(name, published),
+                "alt": memory_map.map_alt(lane.snapshot, name),
+                "figures": [
+                    asdict(f) for f in words.key_figures(lane.snapshot, lane.tokens_per_second)
+                ],
+            }
+            for name, lane in published.lanes.items()
+        },
+        "status": _status(published),
+        "legend": _legend(theme),
+        "stamp": stamp(published),
+    }
+
+
+def maps(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure]:
+    return {
+        f"map-{name}": memory_map.memory_map(
+            lane.snapshot,
+            theme,
+            published.hues,
+            name=name,
+            colour_by=colour_by,
+            ghost=lane.snapshot.head,
+        )
+        for name, lane in published.lanes.items()
+    }
+
+
+def charts(published: Published, theme: Theme) -> dict[str, Figure]:
+    lanes = published.lanes
+    if not lanes:
+        return {}
+    snapshots = {name: lane.snapshot for name, lane in lanes.items()}
+    memory = published.config.memory
+    ask = _ask(snapshots)
+    return {
+        "time": capacity.over_time(
+            {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
+            {n: v.refusals for n, v in lanes.items()},
+            theme,
+            window=WINDOW,
+            capacity=memory.slots,
+        ),
+        "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
+        "holes": holes.histogram(snapshots, theme, ask=ask),
+        "bytes": breakdown.breakdown(snapshots, theme, ask=ask or 1),
+    }
+
+
+def hover(lane: LaneView) -> dict[str, Any]:
+    """Columns for the pointer: which row lies under a cell, and what its request is."""
+    s, c = lane.snapshot, lane.snapshot.columns
+    return {
+        "columns": memory_map.Grid.of(s.capacity).columns,
+        "grain": s.grain,
+        "start": _int32(c.start),
+        "size": _int32(c.size),
+        "used": _int32(c.used),
+        "owner": _int32(c.owner),
+        "requests": {
+            int(i): row
+            for i, *row in zip(
+                s.seq_id.tolist(),
+                s.seq_prompt.tolist(),
+                s.seq_used.tolist(),
+                s.seq_held.tolist(),
+                s.seq_life.tolist(),
+                s.seq_since.tolist(),
+                strict=True,
+            )
+        },
+    }
+
+
+def stamp(published: Published) -> str:
+    """Settings that matter, seed, step, device, version: enough to make the picture again."""
+    c = published.config
+    return (
+        f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
+        f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
+        f"{c.contiguous.fit} fit, reserve {c.contiguous.reservation}, compaction "
+        f"{c.contiguous.compaction.replace('_', ' ')} | blocks of {c.paged.block_size} | "
+        f"{published.device} | stream {published.stream_hash}"
+    )
+
+
+def _status(published: Published) -> list[dict[str, str]]:
+    """What was checked, as (label, tone, help)."""
+    rows = [
+        _chip(
+            "real tensors",
+            "good",
+            f"K and V lie in torch tensors on "
+            f"{published.device}; a small decoder writes and reads them",
+        )
+        if not published.config.dry
+        else _chip("dry", "warn", "memory only: no model, no tensors")
+    ]
+    rows.append(_chip(published.device or "loading", "plain", "where the pools are"))
+    if published.compared:
+        rows.append(
+            _chip(
+                f"outputs equal {number(published.equal)}/{number(published.compared)}",
+                "good" if published.equal == published.compared else "bad",
+                "requests that every lane finished, and how many got the same tokens",
+            )
+        )
+    made = sum(lane.checks_made for lane in published.lanes.values())
+    if made:
+        failed = sum(lane.checks_failed for lane in published.lanes.values())
+        step = max(lane.checked_step for lane in published.lanes.values())
+        rows.append(
+            _chip(
+                f"map = tensors at step {number(step)}"
+                if not failed
+                else f"map differs from the tensors in {failed} of {made} checks",
+                "bad" if failed else "good",
+                "the map was rebuilt from the tensors (NaN where free, tags and layer 0's keys "
+                f"where written) and equals the bookkeeping slot for slot; {made} checks made",
+            )
+        )
+    rows += _scaling(published)
+    return rows
+
+
+def _scaling(published: Published) -> list[dict[str, str]]:
+    mix, scaling = published.config.mix, published.scaling
+    rows = []
+    if mix.trace and "trace" in (mix.prompts, mix.outputs):
+        fitted = load_mix(mix.trace)
+        rows.append(
+            _chip(
+                f"{fitted.name} lengths / {scaling.divide}",
+                "plain",
+                f"{fitted.source}, {fitted.licence}: lengths divided by "
+                f"{scaling.divide} to fit the context of "
+                f"{published.config.memory.context:,}",
+            )
+        )
+    if scaling.clipped:
+        rows.append(
+            _chip(
+                f"{number(scaling.clipped)} of {number(scaling.of)} cut to context",
+                "warn",
+                "requests longer than memory.context were shortened",
+            )
+        )
+    return rows
+
+
+def _chip(label: str, tone: str, help: str) -> dict[str, str]:
+    return {"label": label, "tone": tone, "help": help}
+
+
+def _what(name: str, published: Published) -> str:
+    c = published.config
+    if name == "contiguous":
+        return f"one region a request, {c.contiguous.fit} fit, reserve {c.contiguous.reservation}"
+    return f"blocks of {c.paged.block_size} slots, block table"
+
+
+def _legend(theme: Theme) -> dict[str, str]:
+    return {
+        "written": theme.written,
+        "reserved": theme.reserved,
+        "internal": theme.internal,
+        "external": theme.external,
+        "usable": theme.usable,
+        "hole": theme.hole,
+        "stuck": theme.stuck,
+        "alarm": theme.alarm,
+        **theme.lanes,
+    }
+
+
+def _ask(snapshots: dict[str, Any]) -> int | None:
+    """Slots the next request asks for: the refused head, else the head of a queue."""
+    for snapshot in snapshots.values():
+        if snapshot.head is not None:
+            return snapshot.head.need
+    return next((int(s.waiting_need[0]) for s in snapshots.values() if len(s.waiting_need)), None)
+
+
+def _rows(lane: LaneView) -> int:
+    return len(lane.snapshot.columns.start)
+
+
+def _int32(column: np.ndarray) -> str:
+    return base64.b64encode(column.astype("<i4").tobytes()).decode()

@@ -1,0 +1,377 @@
+/* The live view: one component that keeps its DOM, one WebSocket, every figure by Plotly.react.
+
+   A frame is zlib-compressed JSON (kvviz/ui/frames.py). The next one is asked for after this one
+   was drawn. Text goes in as textContent only. Zoom, hover and legend state survive: the nodes
+   stay, uirevision is constant, and a hover label that react clears is shown again. */
+
+const CHARTS = [
+  ["time", "Free vs admissible, over time", "Free and admissible slots over the last steps, with a mark for every refusal"],
+  ["size", "How many requests of size r fit now", "How many requests of each size fit now, by lane"],
+  ["holes", "Holes by size", "Number of holes in bins of doubling size, by lane"],
+  ["bytes", "Where the pool is", "Shares of the pool by use, by lane and view"],
+];
+const KEYS = {
+  map: [["hatch", "reserved", "reserved, unwritten"], ["fill", "hole", "hole"],
+        ["fill", "stuck", "hole too small for the head"], ["ghost", "alarm", "head of the queue"]],
+  pages: [["hatch", "reserved", "block tail"], ["fill", "hole", "free block"]],
+  time: [["line", "contiguous", "admissible"], ["dot", "contiguous", "free"], ["line", "paged", "paged"],
+         ["sign", "contiguous", "fragmented", "✕"], ["sign", "contiguous", "capacity", "▼"],
+         ["sign", "contiguous", "queued", "●"]],
+  size: [["line", "contiguous", "contiguous"], ["dash", "contiguous", "if compacted"],
+         ["line", "paged", "paged"], ["dash", "alarm", "next request"]],
+  holes: [["fill", "contiguous", "contiguous"], ["fill", "paged", "paged (free runs)"],
+          ["dash", "alarm", "next request"]],
+  bytes: [["fill", "written", "token states"], ["fill", "reserved", "reserved, used later"],
+          ["hatch", "internal", "internal"], ["hatch", "external", "external"],
+          ["fill", "usable", "free, usable"]],
+};
+const BUTTONS = ["zoom2d", "pan2d", "resetScale2d", "toImage"];
+const SPOKEN_MS = 5000;  // the verdict is announced at most this often
+
+export function mount(component) {
+  const { data, parentElement } = component;
+  const old = parentElement.kvView;
+  if (old && old.token === data.token) return;
+  if (old) old.close();
+  const view = new View(parentElement, data);
+  parentElement.kvView = view;
+  window.__kvviz = view.probe;
+}
+
+export function unmount(parentElement) {
+  if (parentElement.kvView) parentElement.kvView.close();
+  parentElement.kvView = null;
+}
+
+class View {
+  constructor(parent, data) {
+    this.token = data.token;
+    this.base = data.base;
+    this.version = data.version;
+    this.plots = {};
+    this.hover = {};
+    this.tries = 0;
+    this.probe = { frames: 0, bytes: 0, step: 0, state: "", ms: [], maps: 0, charts: 0 };
+    this.root = scaffold(parent, data.lanes);
+    this.find = (name) => this.root.querySelector(`[data-kv="${name}"]`);
+    this.closed = false;
+    this.listen();
+    this.start();
+  }
+
+  async start() {
+    try {
+      this.plotly = await loadPlotly(`${this.base}kvviz/assets/plotly.js?v=${this.version}`);
+    } catch (error) {
+      this.note("The browser could not load plotly.js from this server. Reload the page.");
+      return;
+    }
+    this.theme = pageTheme();
+    this.root.dataset.theme = this.theme;
+    this.connect();
+  }
+
+  connect() {
+    if (this.closed) return;
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}${this.base}kvviz/live/${this.token}`);
+    socket.binaryType = "arraybuffer";
+    this.socket = socket;
+    socket.onopen = () => {
+      this.tries = 0;
+      this.send({ theme: this.theme, colour: this.find("colour").value,
+                  visible: !document.hidden, ready: true });
+    };
+    socket.onmessage = (message) => this.receive(message.data);
+    socket.onclose = (event) => this.lost(event.code);
+  }
+
+  lost(code) {
+    if (this.closed) return;
+    this.root.dataset.stale = "";
+    if (code === 4404 || code === 4410) {
+      this.note("This run has ended on the server. Reload the page to start a new one.");
+      return;
+    }
+    this.tries += 1;
+    if (this.tries > 2) this.note("The connection to the engine is lost; trying again…");
+    setTimeout(() => this.connect(), Math.min(5000, 400 * this.tries));
+  }
+
+  send(words) {
+    if (this.socket && this.socket.readyState === 1) this.socket.send(JSON.stringify(words));
+  }
+
+  async receive(buffer) {
+    const began = performance.now();
+    const frame = JSON.parse(await inflate(buffer));
+    if (this.closed) return;
+    delete this.root.dataset.stale;
+    this.text(frame);
+    Object.assign(this.hover, frame.hover);
+    await this.draw(frame);
+    const p = this.probe;
+    p.frames += 1; p.bytes += buffer.byteLength; p.step = frame.step; p.state = frame.state;
+    p.ms.push(performance.now() - began);
+    if (p.ms.length > 500) p.ms.shift();
+    this.send({ ready: true });
+  }
+
+  text(frame) {
+    const verdict = this.find("verdict");
+    if (frame.verdict) {
+      verdict.dataset.tone = frame.verdict.tone;
+      put(this.find("text"), frame.verdict.text);
+      put(this.find("detail"), frame.verdict.detail);
+      this.speak(frame.verdict.text);
+    }
+    put(this.find("step"), `step ${frame.step.toLocaleString("en")}`);
+    const running = frame.state === "running";
+    put(this.find("play"), frame.state === "paused" || frame.state === "asleep" ? "Play" : "Pause");
+    this.playing = running || frame.state === "starting";
+    this.note(frame.state === "failed" ? frame.message : "");
+    put(this.find("again"), frame.state === "failed" ? "Restart" : "Reset");
+    chips(this.find("chips"), frame.status);
+    put(this.find("stamp"), frame.stamp);
+    for (const [name, colour] of Object.entries(frame.legend)) {
+      this.root.style.setProperty(`--kv-c-${name}`, colour);
+    }
+    for (const [name, lane] of Object.entries(frame.lanes)) {
+      const card = this.find(`lane-${name}`);
+      card.style.setProperty("--kv-lane", lane.colour);
+      put(card.querySelector(".kv-what"), lane.what);
+      figures(card.querySelector(".kv-figures"), lane.figures);
+      this.find(`map-${name}`).setAttribute("aria-label", lane.alt);
+    }
+  }
+
+  speak(text) {
+    const now = performance.now();
+    if (this.spoken === text || now - (this.spokeAt || -1e9) < SPOKEN_MS) return;
+    this.spoken = text;
+    this.spokeAt = now;
+    put(this.find("spoken"), text);
+  }
+
+  async draw(frame) {
+    for (const [name, figure] of Object.entries(frame.figures)) {
+      await nextPaint();
+      const node = this.find(name);
+      if (!node || this.closed) continue;
+      await this.react(name, node, figure);
+      if (name.startsWith("map-")) this.probe.maps += 1; else this.probe.charts += 1;
+    }
+  }
+
+  async react(name, node, figure) {
+    const narrow = this.root.clientWidth < 700;
+    figure.layout.autosize = true;
+    await this.plotly.react(node, figure.data, figure.layout, {
+      displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
+      modeBarButtons: [BUTTONS], doubleClick: "reset",
+      toImageButtonOptions: { format: "png", scale: 2, filename: `kvviz-${name}-step${this.probe.step}` },
+    });
+    if (!this.plots[name]) this.first(name, node);
+    if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
+  }
+
+  first(name, node) {
+    this.plots[name] = node;
+    if (name.startsWith("map-")) {
+      node.addEventListener("pointermove", (event) => this.tip(name.slice(4), node, event));
+      node.addEventListener("pointerleave", () => this.hideTip());
+      return;
+    }
+    node.on("plotly_hover", (event) => {
+      node.kvPoints = event.points.map((p) => ({ curveNumber: p.curveNumber, pointNumber: p.pointNumber }));
+    });
+    node.on("plotly_unhover", () => { node.kvPoints = null; });
+  }
+
+  tip(lane, node, event) {
+    const slot = slotUnder(node, event, this.hover[lane]);
+    const tip = this.find("tip");
+    if (slot === null) { this.hideTip(); return; }
+    put(tip, describe(this.hover[lane], slot));
+    tip.style.display = "block";
+    const box = this.root.getBoundingClientRect();
+    const x = event.clientX - box.left, y = event.clientY - box.top;
+    tip.style.left = `${Math.min(x + 14, box.width - tip.offsetWidth - 4)}px`;
+    tip.style.top = `${y + 16}px`;
+  }
+
+  hideTip() { this.find("tip").style.display = "none"; }
+
+  note(message) {
+    const node = this.find("note");
+    put(node, message);
+    if (message) node.dataset.on = ""; else delete node.dataset.on;
+  }
+
+  listen() {
+    this.find("play").onclick = () => this.send({ do: this.playing ? "pause" : "play" });
+    this.find("one").onclick = () => this.send({ do: "step" });
+    this.find("again").onclick = () => this.send({ do: "reset" });
+    this.find("colour").onchange = (event) => this.send({ colour: event.target.value });
+    this.onVisible = () => this.send({ visible: !document.hidden });
+    document.addEventListener("visibilitychange", this.onVisible);
+    this.watch = setInterval(() => {
+      const theme = pageTheme();
+      if (theme === this.theme) return;
+      this.theme = theme;
+      this.root.dataset.theme = theme;
+      this.send({ theme });
+    }, 500);
+  }
+
+  close() {
+    this.closed = true;
+    clearInterval(this.watch);
+    document.removeEventListener("visibilitychange", this.onVisible);
+    if (this.socket) this.socket.close();
+    for (const node of Object.values(this.plots)) this.plotly.purge(node);
+    this.root.remove();
+  }
+}
+
+function scaffold(parent, lanes) {
+  const root = document.createElement("div");
+  root.className = "kv";
+  root.dataset.theme = pageTheme();
+  const lane = (name) => `<section class="kv-card" data-kv="lane-${name}" aria-label="${name} lane">
+    <div class="kv-lane-head"><h3>${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
+    <div class="kv-figures"></div>
+    <div class="kv-plot kv-map" data-kv="map-${name}" role="img"></div>
+    <div class="kv-key">${key(name === "paged" ? "pages" : "map")}</div></section>`;
+  const chart = ([name, title, alt]) => `<section class="kv-card"><h4>${title}</h4>
+    <div class="kv-key">${key(name)}</div>
+    <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
+  root.innerHTML = `
+    <div class="kv-verdict" data-kv="verdict" data-tone="calm">
+      <p class="kv-text" data-kv="text">Loading the model and the kernels…</p>
+      <p class="kv-detail" data-kv="detail"></p></div>
+    <p class="kv-visually-hidden" data-kv="spoken" aria-live="polite"></p>
+    <div class="kv-bar" role="toolbar" aria-label="Run">
+      <button data-kv="play">Pause</button><button data-kv="one">Step</button>
+      <button data-kv="again">Reset</button><span class="kv-step" data-kv="step">step 0</span>
+      <label>colour by <select data-kv="colour"><option>request</option><option>state</option>
+        <option>age</option></select></label>
+      <span class="kv-chips" data-kv="chips"></span></div>
+    <p class="kv-note" data-kv="note" role="alert"></p>
+    <div class="kv-lanes">${lanes.map(lane).join("")}</div>
+    <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
+    <p class="kv-stamp" data-kv="stamp"></p>
+    <div class="kv-tip" data-kv="tip"></div>`;
+  root.style.position = "relative";
+  parent.appendChild(root);
+  return root;
+}
+
+function key(name) {
+  return KEYS[name].map(([kind, colour, label, sign]) =>
+    `<i data-kind="${kind}" style="--c: var(--kv-c-${colour})"${sign ? ` data-sign="${sign}"` : ""}>${label}</i>`).join("");
+}
+
+function chips(node, rows) {
+  keep(node, rows.length, () => { const s = document.createElement("span"); s.className = "kv-chip"; return s; });
+  rows.forEach((row, i) => {
+    const chip = node.children[i];
+    put(chip, row.label);
+    if (chip.dataset.tone !== row.tone) chip.dataset.tone = row.tone;
+    if (chip.title !== row.help) chip.title = row.help;
+  });
+}
+
+function figures(node, rows) {
+  keep(node, rows.length, () => {
+    const box = document.createElement("div");
+    box.className = "kv-figure";
+    box.append(document.createElement("b"), document.createElement("span"));
+    return box;
+  });
+  rows.forEach((row, i) => {
+    const box = node.children[i];
+    put(box.children[0], row.value);
+    put(box.children[1], row.label);
+    if (box.title !== row.help) box.title = row.help;
+  });
+}
+
+function keep(node, count, make) {
+  while (node.children.length < count) node.append(make());
+  while (node.children.length > count) node.lastChild.remove();
+}
+
+function put(node, text) { if (node.textContent !== text) node.textContent = text; }
+
+function slotUnder(node, event, hover) {
+  const layout = node._fullLayout;
+  if (!layout || !hover) return null;
+  const box = node.getBoundingClientRect(), x = layout.xaxis, y = layout.yaxis;
+  const column = Math.floor(x.p2d(event.clientX - box.left - x._offset));
+  const row = Math.floor(y.p2d(event.clientY - box.top - y._offset));
+  if (!(column >= 0 && column < hover.columns && row >= 0)) return null;
+  const slot = row * hover.columns + column;
+  columnsOf(hover);
+  const last = hover.rows.start.length - 1;
+  return slot < hover.rows.start[last] + hover.rows.size[last] ? slot : null;
+}
+
+function columnsOf(hover) {
+  if (hover.rows) return hover.rows;
+  hover.rows = {};
+  for (const name of ["start", "size", "used", "owner"]) {
+    const bytes = Uint8Array.from(atob(hover[name]), (c) => c.charCodeAt(0));
+    hover.rows[name] = new Int32Array(bytes.buffer);
+  }
+  return hover.rows;
+}
+
+function describe(hover, slot) {
+  const { start, size, used, owner } = columnsOf(hover);
+  let low = 0, high = start.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (start[middle] <= slot) low = middle; else high = middle - 1;
+  }
+  const n = (value) => value.toLocaleString("en");
+  const end = start[low] + size[low];
+  const where = `slots ${n(start[low])} to ${n(end - 1)}`;
+  if (owner[low] < 0) {
+    return hover.grain > 1 ? `free block ${n(start[low] / hover.grain)}\n${where}`
+      : `hole of ${n(size[low])}\n${where}`;
+  }
+  const facts = hover.requests[owner[low]];
+  const unit = hover.grain > 1 ? `block ${n(start[low] / hover.grain)}: ` : "";
+  const head = `request ${n(owner[low])}\n${unit}${where}\n${n(used[low])} written of ${n(size[low])}`;
+  if (!facts) return head;
+  const [prompt, written, held, life, since] = facts;
+  return `${head}\nin all ${n(written)} of ${n(life)} tokens (prompt ${n(prompt)}), holds ${n(held)}\nsince step ${n(since)}`;
+}
+
+function pageTheme() {
+  const page = document.querySelector("[data-testid=stApp]") || document.body;
+  const parts = getComputedStyle(page).backgroundColor.match(/[\d.]+/g) || [255, 255, 255];
+  return (0.3 * parts[0] + 0.59 * parts[1] + 0.11 * parts[2]) < 128 ? "dark" : "light";
+}
+
+async function inflate(buffer) {
+  const stream = new Blob([buffer]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).text();
+}
+
+function nextPaint() {
+  return document.hidden ? Promise.resolve() : new Promise((done) => requestAnimationFrame(done));
+}
+
+let plotly = null;
+function loadPlotly(address) {
+  plotly = plotly || new Promise((done, failed) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => done(window.Plotly);
+    script.onerror = () => { plotly = null; failed(new Error(address)); };
+    document.head.append(script);
+  });
+  return plotly;
+}

@@ -1,0 +1,220 @@
+"""Free versus admissible: over time, and over the size of the request, now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kvviz.metrics import bound_fit, holes, how_many_fit
+from kvviz.records import REFUSALS, Event, Snapshot
+from kvviz.views.theme import SYMBOLS, Figure, Theme, axis, faded, layout, number
+
+HEIGHT = 214
+_MARGIN = (44, 8, 6, 34)
+_POINTS = 300
+
+
+def over_time(
+    lanes: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    refusals: Mapping[str, Sequence[Event]],
+    theme: Theme,
+    *,
+    window: int,
+    capacity: int,
+) -> Figure:
+    """`lanes`: name -> (step, free, admissible), each [steps]. The gap between the two is
+    shaded: memory that is free and that no request can use. A mark for each first refusal lies
+    at the size that was asked for, so a mark inside the gap is a false refusal."""
+    data: list[dict] = []
+    last = 0
+    for name, (step, free, admissible) in lanes.items():
+        colour = theme.lanes[name]
+        thin = _thin(step)
+        last = max(last, int(step[-1]) if len(step) else 0)
+        x = step[thin].tolist()
+        gap = bool((free != admissible).any())
+        if gap:
+            data.append(_line(x, free[thin], colour, f"{name}: free", width=1.2, dash="dot"))
+        data.append(
+            _line(
+                x,
+                admissible[thin],
+                colour,
+                f"{name}: admissible" if gap else f"{name}: free = admissible",
+                width=2.2,
+                fill="tonexty" if gap else None,
+                fillcolor=faded(colour, 0.16),
+            )
+        )
+    for name, events in refusals.items():
+        data += _marks(events, theme.lanes[name], name, solid=name == next(iter(refusals)))
+    top = max([1.0, *(float(free.max()) for _, free, _ in lanes.values() if len(free))])
+    asked = [event.need for events in refusals.values() for event in events]
+    top = min(capacity, 1.06 * max([top, *asked]))
+    return {
+        "data": data,
+        "layout": layout(
+            theme,
+            height=HEIGHT,
+            margin=_MARGIN,
+            hovermode="closest",
+            xaxis=axis(
+                theme,
+                "step",
+                range=[max(0, last - window), max(last, window)],
+                tickformat=",d",
+                nticks=6,
+            ),
+            yaxis=axis(theme, range=[0, top], tickformat="~s", nticks=6),
+        ),
+    }
+
+
+def over_size(
+    snapshots: Mapping[str, Snapshot], theme: Theme, *, largest: int, ask: int | None
+) -> Figure:
+    """How many requests of each size fit now. Dashed: the contiguous lane if all its free slots
+    were one hole (modelled; the solid lines follow from the maps)."""
+    sizes = np.unique(np.geomspace(16, max(largest, 32), 64).astype(np.int64))
+    data = []
+    for name, snapshot in snapshots.items():
+        sizes_of_holes = holes(snapshot)
+        free = int(sizes_of_holes.sum())
+        count = how_many_fit(sizes_of_holes, snapshot.grain, free, sizes)
+        data.append(_counts(sizes, count, theme.lanes[name], name))
+        if snapshot.grain == 1:
+            data.append(
+                _counts(
+                    sizes,
+                    bound_fit(free, sizes),
+                    theme.lanes[name],
+                    f"{name} if compacted",
+                    dash="dash",
+                    width=1.2,
+                )
+            )
+    shapes = [_ask_line(ask, theme)] if ask else []
+    return {
+        "data": data,
+        "layout": layout(
+            theme,
+            height=HEIGHT,
+            margin=_MARGIN,
+            xaxis=axis(
+                theme,
+                "request size r (slots)",
+                type="log",
+                range=[np.log10(sizes[0]), np.log10(sizes[-1])],
+                tickvals=[16, 64, 256, 1024, 4096, 16384, 65536],
+                ticktext=["16", "64", "256", "1k", "4k", "16k", "64k"],
+            ),
+            yaxis=axis(
+                theme,
+                type="log",
+                range=[np.log10(0.45), np.log10(_top(data))],
+                tickvals=[0.5, 1, 3, 10, 30, 100, 300, 1000, 3000],
+                ticktext=["0", "1", "3", "10", "30", "100", "300", "1k", "3k"],
+            ),
+            shapes=shapes,
+        ),
+    }
+
+
+def _top(data: list[dict]) -> float:
+    return max(2.0, 1.3 * max(max(trace["y"]) for trace in data))
+
+
+def _counts(
+    sizes: np.ndarray,
+    counts: np.ndarray,
+    colour: str,
+    name: str,
+    *,
+    dash: str = "solid",
+    width: float = 2.2,
+) -> dict:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": sizes.tolist(),
+        "y": np.maximum(counts, 0.5).tolist(),
+        "customdata": counts.tolist(),
+        "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
+        "hovertemplate": "%{customdata} of %{x:,} slots<extra>" + name + "</extra>",
+    }
+
+
+def _line(
+    x: list[int],
+    y: np.ndarray,
+    colour: str,
+    name: str,
+    *,
+    width: float,
+    dash: str = "solid",
+    fill: str | None = None,
+    fillcolor: str = "",
+) -> dict:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y.tolist(),
+        "line": {"color": colour, "width": width, "dash": dash},
+        "fill": fill or "none",
+        "fillcolor": fillcolor or None,
+        "hovertemplate": "%{y:,} slots at step %{x:,}<extra>" + name + "</extra>",
+    }
+
+
+def _marks(events: Sequence[Event], colour: str, name: str, *, solid: bool) -> list[dict]:
+    traces = []
+    for verdict in REFUSALS:
+        chosen = [e for e in events if e.verdict == verdict][:120]
+        if not chosen:
+            continue
+        small = verdict == "queued"
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"{name}: {verdict}",
+                "x": [e.step for e in chosen],
+                "y": [e.need for e in chosen],
+                "customdata": [
+                    [e.request, number(e.need), number(e.free), number(e.largest)] for e in chosen
+                ],
+                "marker": {
+                    "symbol": SYMBOLS[verdict] + ("" if solid else "-open"),
+                    "size": 4 if small else 7,
+                    "color": colour,
+                    "opacity": 0.45 if small else 0.95,
+                    "line": {"width": 0 if solid else 1, "color": colour},
+                },
+                "hovertemplate": "request %{customdata[0]}: " + verdict + "<br>needs "
+                "%{customdata[1]}, free %{customdata[2]}, largest "
+                "%{customdata[3]}<br>step %{x:,}<extra>" + name + "</extra>",
+            }
+        )
+    return traces
+
+
+def _ask_line(ask: int, theme: Theme) -> dict:
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": ask,
+        "x1": ask,
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": theme.alarm, "width": 1.4, "dash": "dash"},
+    }
+
+
+def _thin(step: np.ndarray) -> slice:
+    """Every n-th step: the frame has no room for more points than pixels."""
+    return slice(None, None, max(1, len(step) // _POINTS))

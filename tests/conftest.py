@@ -1,0 +1,89 @@
+"""One hypothesis profile for all tests, and a random model small enough to serve in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+from kvviz.build import Backend
+from kvviz.caches.budget import PoolBudget
+from kvviz.model.llama import Llama
+from kvviz.model.serving import ServingModel, fuse
+from kvviz.records import Request
+from kvviz.shapes import ModelShape
+
+# Deterministic and without a database: a red test stays red, on any machine.
+settings.register_profile(
+    "kvviz",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("kvviz")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TINY = ModelShape(
+    vocab_size=257,
+    hidden_size=48,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=512,
+)
+
+
+def random_llama(shape: ModelShape, seed: int = 0) -> Llama:
+    """Random weights, large enough that attention is sharp and a wrong one shows in the logits."""
+    model = Llama(shape, torch.Generator().manual_seed(seed)).eval()
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("norm.weight"):
+                weight.uniform_(0.5, 1.5, generator=generator)
+            else:
+                weight.mul_(10.0)
+    return model
+
+
+def random_prompt(request: Request) -> np.ndarray:
+    """Bytes int32 [prompt_len] fixed by `request.text`; stands for `model.prompts.PromptText`."""
+    rng = np.random.default_rng(request.text)
+    return rng.integers(0, 256, request.prompt_len).astype(np.int32)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shape() -> ModelShape:
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def llama(shape: ModelShape) -> Llama:
+    """The reference without a cache."""
+    return random_llama(shape)
+
+
+@pytest.fixture(scope="session")
+def serving(shape: ModelShape, llama: Llama) -> ServingModel:
+    """The same weights, fused for serving on the CPU."""
+    return fuse(shape, dict(llama.state_dict()), torch.device("cpu"))
+
+
+@pytest.fixture
+def backend(serving: ServingModel) -> Backend:
+    """A backend with a budget of its own, so that a test can read what pools took."""
+    return Backend(serving, random_prompt, PoolBudget(1 << 28), "CPU")
