@@ -159,7 +159,7 @@ def cycle(edges: Mapping[str, list[str]]) -> list[str]:
 
     def visit(name: str, path: list[str]) -> list[str]:
         if name in path:
-            return path[path.index(name) :] + [name]
+            return [*path[path.index(name) :], name]
         if name in done:
             return []
         for target in edges.get(name, []):

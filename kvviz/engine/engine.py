@@ -17,7 +17,7 @@ from kvviz.engine.forward import Forward
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
-from kvviz.records import WAITING_SHOWN, Counters, Request, Snapshot
+from kvviz.records import WAITING_SHOWN, Counters, Request, Snapshot, Verdict
 
 END_OF_TEXT = 256
 
@@ -150,12 +150,20 @@ class Engine:
             *seq,
             waiting_id=np.array([w.request.id for w in waiting], np.int64),
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
-            head=s.head,
+            head=self._head(),
             counters=self.counters(),
         )
 
     def close(self) -> None:
         self.forward.close()
+
+    def _head(self) -> Verdict | None:
+        """The head that memory refused, asked again: requests that finished in this very step
+        may have made room, and a picture must not contradict itself."""
+        s = self.scheduler
+        if s.head is None or not s.waiting:
+            return None
+        return self.layout.question(s.waiting[0].request, s.waiting[0].tokens)
 
     def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray) -> None:
         at = 0

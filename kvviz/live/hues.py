@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from kvviz.records import HOLE, Snapshot
@@ -37,7 +38,7 @@ class HueBook:
 def _neighbours(snapshot: Snapshot) -> dict[int, set[int]]:
     owners = [int(o) for o in snapshot.columns.owner if o != HOLE]
     near: dict[int, set[int]] = {}
-    for a, b in zip(owners, owners[1:], strict=False):
+    for a, b in itertools.pairwise(owners):
         if a != b:
             near.setdefault(a, set()).add(b)
             near.setdefault(b, set()).add(a)

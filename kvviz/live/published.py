@@ -41,7 +41,7 @@ class Published:
     equal: int = 0
     stream_hash: str = ""
     drawn: int = 0
-    scaling: Scaling = Scaling(1, 0, 0)
+    scaling: Scaling = field(default_factory=lambda: Scaling(1, 0, 0))
     hues: dict[int, int] = field(default_factory=dict)
 
 

@@ -6,6 +6,8 @@ region, a gathered copy for a paged one.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -50,7 +52,7 @@ class TorchDecoder:
         cuts = np.flatnonzero(np.diff(rows.requests)) + 1
         bounds = [0, *cuts.tolist(), len(rows.requests)]
         parts = []
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, end in itertools.pairwise(bounds):
             length = int(rows.positions[end - 1]) + 1
             starts = self.table.array[rows.lines[begin]]
             if length <= self.table.piece:

@@ -47,22 +47,24 @@ class FrameBuilder:
         figures = maps(published, theme, self.colour_by)
         if with_charts:
             figures |= charts(published, theme)
-        frame["figures"] = self._changed(figures)
         frame["hover"] = {
             name: hover(lane)
             for name, lane in published.lanes.items()
             if with_charts or _rows(lane) <= _HOVER_ROWS
         }
-        return zlib.compress(json.dumps(frame, separators=(",", ":")).encode(), 1)
+        text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
+        return zlib.compress(text.encode(), 1)
 
-    def _changed(self, figures: dict[str, Figure]) -> dict[str, Figure]:
-        changed = {}
+    def _changed(self, figures: dict[str, Figure]) -> str:
+        """The figures that this viewer does not have yet, as the inside of a JSON object: each
+        is written out once, for comparing and for sending."""
+        changed = []
         for name, figure in figures.items():
-            mark = hash(json.dumps(figure, separators=(",", ":")))
-            if self._sent.get(name) != mark:
-                self._sent[name] = mark
-                changed[name] = figure
-        return changed
+            text = _json(figure)
+            if self._sent.get(name) != hash(text):
+                self._sent[name] = hash(text)
+                changed.append(f'"{name}":{text}')
+        return ",".join(changed)
 
 
 def head(published: Published, theme: Theme) -> dict[str, Any]:
@@ -257,10 +259,14 @@ def _legend(theme: Theme) -> dict[str, str]:
     }
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _ask(snapshots: dict[str, Any]) -> int | None:
     """Slots the next request asks for: the refused head, else the head of a queue."""
     for snapshot in snapshots.values():
-        if snapshot.head is not None:
+        if snapshot.head is not None and not snapshot.head.admitted:
             return snapshot.head.need
     return next((int(s.waiting_need[0]) for s in snapshots.values() if len(s.waiting_need)), None)
 

@@ -15,6 +15,7 @@ _CSS = """<style>
 [data-testid=stSidebarUserContent] { padding: 0 1rem 1rem; }
 [data-testid=stSidebar] [data-testid=stVerticalBlock] { gap: .35rem; }
 [data-testid=stSidebar] [data-testid=stMarkdown]:not(:first-child) { margin-top: .7rem; }
+@media (max-width: 768px) { .stMainBlockContainer { padding-top: 2.8rem; } }
 </style>"""
 
 

@@ -62,7 +62,7 @@ def over_time(
             xaxis=axis(
                 theme,
                 "step",
-                range=[max(0, last - window), max(last, window)],
+                range=[max(0, last - window), max(last, window // 3)],
                 tickformat=",d",
                 nticks=6,
             ),

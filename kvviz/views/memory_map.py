@@ -187,7 +187,7 @@ def _png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
     image.putpalette([part for colour in colours for part in colour])
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=1)
+    image.save(out, "PNG", compress_level=4)
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 

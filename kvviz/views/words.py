@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvviz.metrics import external_fragmentation
-from kvviz.records import CAPACITY, FRAGMENTED, Event, Snapshot
+from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, Event, Snapshot
 from kvviz.views.theme import number
 
 
@@ -52,6 +52,15 @@ def verdict(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None])
                     f"{number(head.need)} slots and only {number(head.free)} are free. "
                     "Capacity, not fragmentation."
                 ),
+                _elsewhere(snapshots, name, request),
+            )
+    for name, snapshot in snapshots.items():
+        if snapshot.head is not None and snapshot.head.kind == ADMITTED:
+            request, need = int(snapshot.waiting_id[0]), number(snapshot.head.need)
+            return Sentence(
+                "calm",
+                f"{name.capitalize()} has just made room for request {request}: {need} slots. "
+                "It is admitted in the next step.",
                 _elsewhere(snapshots, name, request),
             )
     return Sentence("calm", "Every request that arrived has its place.", _calm(last))

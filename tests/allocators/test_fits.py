@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,7 +177,7 @@ def pool_with_holes(fit: str, *holes: tuple[int, int]) -> FitAllocator:
     """A full pool of 100 slots with these (start, size) holes, in the order of freeing."""
     allocator = FitAllocator(100, fit)
     cuts = sorted({0, 100, *(s for s, _ in holes), *(s + n for s, n in holes)})
-    rows = {a: allocator.allocate(b - a) for a, b in zip(cuts, cuts[1:], strict=False)}
+    rows = {a: allocator.allocate(b - a) for a, b in itertools.pairwise(cuts)}
     for start, _ in holes:
         allocator.free(rows[start])
     return allocator

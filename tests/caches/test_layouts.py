@@ -159,10 +159,8 @@ class CacheMachine(RuleBasedStateMachine):
             return ADMITTED, count
         slides = self._slides(request, count, before)
         last = self._room_behind(request) + indices_end(before["owner"], request)
-        if (
-            held + short <= before["admissible"]
-            or slides
-            and (held + short <= free or last >= self._last_owned(before))
+        if held + short <= before["admissible"] or (
+            slides and (held + short <= free or last >= self._last_owned(before))
         ):
             return ADMITTED, count
         if slides or short > free:

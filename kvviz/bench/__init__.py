@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one run, beside the target they are held to. Never a test."""
