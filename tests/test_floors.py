@@ -17,7 +17,7 @@ CACHES = GROUND | {"allocators"}
 ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
-DRIVE = BUILD | {"build"}
+DRIVE = BUILD | {"build", "report"}
 COMMAND = DRIVE | {"live", "bench"}
 
 # What each floor sees besides itself; None sees everything.
@@ -33,6 +33,7 @@ SEES: dict[str, set[str] | None] = {
     "caches": CACHES,
     "engine": ENGINE,
     "model": MODEL,
+    "report": MODEL,
     "build": BUILD,
     "live": DRIVE,
     "bench": DRIVE,
@@ -55,7 +56,7 @@ LAZY_PLACES: dict[str, tuple[str, ...]] = {"torch": ("kvviz.build",), "plotly": 
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"build", "live", "views"}
+LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
 
 
 class Import(NamedTuple):

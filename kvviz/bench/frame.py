@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from kvviz.bench.result import Measured, milliseconds
 from kvviz.build import build_lanes
@@ -30,7 +31,7 @@ def bench_snapshot() -> list[Measured]:
     found = []
     for slots in SIZES:
         lanes = busy_lanes(slots)
-        ms = milliseconds(lambda: [view_lane(lanes, name) for name in lanes.engines], 50)
+        ms = milliseconds(partial(_view_both, lanes), 50)
         found.append(Measured(f"snapshots of both lanes, {slots:,} slots", ms, "ms"))
     return found
 
@@ -67,6 +68,11 @@ def bench_frame() -> list[Measured]:
             Measured(f"frame, {slots:,} slots: worst server CPU", max(cpu) * 1e3, "ms", at_most=15),
         ]
     return found
+
+
+def _view_both(lanes: Lanes) -> None:
+    for name in lanes.engines:
+        view_lane(lanes, name)
 
 
 def _publish(lanes: Lanes, book: HueBook, version: int) -> Published:

@@ -32,6 +32,7 @@ STARTING, RUNNING, PAUSED, ASLEEP, FAILED, CLOSED = (
     "closed",
 )
 FLAT_OUT = 0.0
+THREAD_NAME = "kvviz-lanes"
 _PUBLISH_SECONDS = 0.05
 
 Command = Callable[[], None]
@@ -71,7 +72,7 @@ class LiveRunner:
         self._message = ""
         self._seen = time.monotonic()
         self._latest = Published(0, 0, STARTING, "", config, "")
-        self._thread = threading.Thread(target=self._run, name="kvviz-lanes", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
     # What callers may do, from any thread

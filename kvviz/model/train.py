@@ -60,9 +60,10 @@ is the Python standard library: copyright Python Software Foundation, PSF Licens
 CARD_TAIL = """## Limits
 
 Its text looks like Python, but its names and calls are often invented and it can repeat training
-text. It knows no other language than that of the standard library's code and comments. A few
-held-out modules have relatives in training (the `distutils` compilers, the `lib2to3` fixers), which
-helps this model and the byte model alike."""
+text. Greedy decoding soon runs in circles; sampling at temperature 0.8 reads better. It knows no
+other language than that of the standard library's code and comments. A few held-out modules have
+relatives in training (the `distutils` compilers, the `lib2to3` fixers), which helps this model and
+the byte model alike."""
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from kvviz.errors import KvvizError
 from kvviz.live.hub import Hub
-from kvviz.live.runner import LiveRunner
+from kvviz.live.runner import THREAD_NAME, LiveRunner
 from kvviz.ui.frames import FrameBuilder
 from kvviz.views.memory_map import COLOUR_BY
 from kvviz.views.theme import THEMES
@@ -61,7 +61,21 @@ def routes() -> list[BaseRoute]:
     return [
         WebSocketRoute("/kvviz/live/{token}", live_channel),
         Route("/kvviz/assets/{name}", asset),
+        Route("/kvviz/status", status),
     ]
+
+
+async def status(_request: Request) -> Response:
+    """Runner threads alive in this process, and what their pools hold."""
+    budget = hub().budget
+    threads = sum(thread.name == THREAD_NAME for thread in threading.enumerate())
+    return JSONResponse(
+        {
+            "runners": threads,
+            "pool_bytes": budget.used_bytes,
+            "pool_bytes_limit": budget.limit_bytes,
+        }
+    )
 
 
 async def asset(request: Request) -> Response:

@@ -101,6 +101,7 @@ def over_size(
             theme,
             height=HEIGHT,
             margin=_MARGIN,
+            hovermode="x",
             xaxis=axis(
                 theme,
                 "request size r (slots)",

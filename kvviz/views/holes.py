@@ -60,6 +60,7 @@ def histogram(snapshots: Mapping[str, Snapshot], theme: Theme, *, ask: int | Non
             height=HEIGHT,
             margin=(30, 8, 6, 34),
             barmode="group",
+            hovermode="x",
             bargap=0.18,
             xaxis=axis(
                 theme,

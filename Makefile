@@ -1,0 +1,39 @@
+# Two commands do everything: `make run` and `make test`. Only Python and make are assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8501
+export PYTHONPATH := $(CURDIR)
+
+.PHONY: run test lint bench screenshots clean
+
+run: $(VENV)/.installed
+	$(BIN)/streamlit run app.py --server.port $(PORT)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tests/browser/chromium.py
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m kvviz bench
+
+screenshots: $(VENV)/.installed-dev
+	$(BIN)/python tests/browser/screenshots.py docs/images
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The kernels are compiled here, once, so that the first page does not wait for them
+$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m kvviz run --steps 30 --set memory.slots=2048 > /dev/null
+	touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) artifacts .pytest_cache .ruff_cache .hypothesis
