@@ -1,8 +1,9 @@
 /* The live view: one component that keeps its DOM, one WebSocket, every figure by Plotly.react.
 
    A frame is zlib-compressed JSON (kvviz/ui/frames.py). The next one is asked for after this one
-   was drawn. Text goes in as textContent only. Zoom, hover and legend state survive: the nodes
-   stay, uirevision is constant, and a hover label that react clears is shown again. */
+   was drawn. Text goes in as textContent only. Zoom and hover survive: the nodes stay, a zoomed
+   plot keeps its ranges until it is reset (uirevision would drop them as soon as the given range
+   moves on), and a hover label that react clears is shown again. */
 
 const CHARTS = [
   ["time", "Free vs admissible, over time", "Free and admissible slots over the last steps, with a mark for every refusal"],
@@ -166,6 +167,11 @@ class View {
   async react(name, node, figure) {
     const narrow = this.root.clientWidth < 700;
     figure.layout.autosize = true;
+    if (node.kvZoom) {
+      ["xaxis", "yaxis"].forEach((axis, i) => {
+        Object.assign(figure.layout[axis], { range: node.kvZoom[i], autorange: false });
+      });
+    }
     await this.plotly.react(node, figure.data, figure.layout, {
       displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
       modeBarButtons: [BUTTONS], doubleClick: "reset",
@@ -177,6 +183,11 @@ class View {
 
   first(name, node) {
     this.plots[name] = node;
+    node.on("plotly_relayout", (change) => {
+      if (!Object.keys(change).some((key) => /axis\.(auto)?range/.test(key))) return;
+      node.kvZoom = isReset(node) ? null : rangesOf(node);
+    });
+    node.on("plotly_doubleclick", () => setTimeout(() => { node.kvZoom = null; }, 0));
     if (name.startsWith("map-")) {
       node.addEventListener("pointermove", (event) => this.tip(name.slice(4), node, event));
       node.addEventListener("pointerleave", () => this.hideTip());
@@ -232,6 +243,18 @@ class View {
     for (const node of Object.values(this.plots)) this.plotly.purge(node);
     this.root.remove();
   }
+}
+
+function rangesOf(node) {
+  return [node._fullLayout.xaxis.range.slice(), node._fullLayout.yaxis.range.slice()];
+}
+
+/* Back at the ranges that the plot was first drawn with: the reset button. */
+function isReset(node) {
+  return ["xaxis", "yaxis"].every((name) => {
+    const axis = node._fullLayout[name];
+    return axis.range[0] === axis._rangeInitial0 && axis.range[1] === axis._rangeInitial1;
+  });
 }
 
 function scaffold(parent, lanes) {

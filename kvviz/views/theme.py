@@ -131,7 +131,6 @@ def layout(
         "font": {"family": FONT, "size": 12, "color": theme.text},
         "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
         "showlegend": False,
-        "uirevision": "keep",
         "hovermode": "closest",
         **more,
     }
