@@ -108,7 +108,7 @@ class Engine:
         choices=ON_REFUSAL,
     )
     queue_limit: int = setting(
-        64, "requests that may wait; one more is turned away", low=1, high=1 << 20
+        64, "requests that may wait; one more is turned away", low=1, high=1 << 16
     )
     ends: str = setting(
         "mix",

@@ -40,6 +40,7 @@ class BlockPool:
 
         Blocks are pushed tail first, so that the head of a sequence is reused first.
         """
+        assert len(np.unique(ids)) == len(ids), f"double free: a block stands twice in {ids}"
         assert (self.refs[ids] > 0).all(), f"double free of {ids[self.refs[ids] <= 0]}"
         self.refs[ids] -= 1
         freed = ids[self.refs[ids] == 0][::-1]

@@ -21,6 +21,7 @@ from kvviz.caches.layout import AddressTable, Journal, classify
 from kvviz.config import RunConfig
 from kvviz.records import (
     ADMITTED,
+    CAPACITY,
     FRAGMENTED,
     HOLE,
     Columns,
@@ -155,11 +156,12 @@ class ContiguousLayout:
         verdict = classify(size, self.free, self.admissible, self.capacity)
         if verdict.admitted:
             return verdict._replace(moved=self._relocate(request_id, holding, size))
-        if short <= self.free and self._compact_on_refusal:
+        if self._compact_on_refusal and self._fits_after_slide(holding, short):
             return self._grow_by_sliding(request_id, holding, short)
+        if self._compact_on_refusal or short > self.free:
+            return verdict._replace(kind=CAPACITY)
         # In place it needs only the extra slots: with that many free this is fragmentation.
-        kind = FRAGMENTED if short <= self.free else verdict.kind
-        return verdict._replace(kind=kind, need=short if kind == FRAGMENTED else size)
+        return verdict._replace(kind=FRAGMENTED, need=short)
 
     def _relocate(self, request_id: int, holding: _Holding, size: int) -> int:
         target = self._allocator.allocate(size)
@@ -172,15 +174,17 @@ class ContiguousLayout:
         self.table.put(request_id, 0, target.start)
         return holding.written
 
+    def _fits_after_slide(self, holding: _Holding, short: int) -> bool:
+        """After a slide one hole lies behind the last region: that one grows into it, any other
+        must move there whole."""
+        last = max(h.region.start for h in self._held.values())
+        needs = short if holding.region.start == last else holding.region.size + short
+        return needs <= self.free
+
     def _grow_by_sliding(self, request_id: int, holding: _Holding, short: int) -> Verdict:
-        """Slide everything down, then put this request last, before the one hole."""
         moved = self._slide()
         grown = self._allocator.extend(holding.region, short)
         if grown is None:
-            if holding.region.size + short > self.admissible:
-                return classify(
-                    holding.region.size + short, self.free, self.admissible, self.capacity
-                )._replace(moved=moved)
             moved += self._relocate(request_id, holding, holding.region.size + short)
         else:
             holding.region = grown

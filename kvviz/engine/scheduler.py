@@ -11,7 +11,6 @@ that can never fit is refused for good at once and does not block the queue.
 from __future__ import annotations
 
 from collections import deque
-from itertools import takewhile
 
 from kvviz.caches.layout import Layout
 from kvviz.config import Engine as EngineConfig
@@ -50,6 +49,7 @@ class Scheduler:
     def schedule(self, step: int) -> list[tuple[Sequence, int]]:
         """(sequence, tokens to write) for this step; layouts and queue are updated."""
         self._step = step
+        self.head = None
         preempted = self.preempted
         rows, budget = self._continue_running(self.config.token_budget)
         if self.preempted == preempted:
@@ -99,7 +99,6 @@ class Scheduler:
 
     def _admit(self, budget: int) -> list[tuple[Sequence, int]]:
         rows: list[tuple[Sequence, int]] = []
-        self.head = None
         while self.waiting and budget > 0 and len(self.running) < self.config.max_running:
             sequence = self.waiting[0]
             verdict = self.layout.admit(sequence.request, sequence.tokens)
@@ -137,12 +136,8 @@ class Scheduler:
         return False
 
     def _judge_queue(self) -> None:
-        """First verdicts for those behind a head that memory refused.
-
-        New arrivals stand at the tail, so the search ends at the first that has a verdict.
-        """
-        fresh = list(takewhile(lambda s: not s.first_refusal, reversed(self.waiting)))
-        for sequence in reversed(fresh):
+        """First verdicts for those behind a head that memory refused."""
+        for sequence in [s for s in self.waiting if not s.first_refusal]:
             verdict = self._standing(sequence)
             self._refuse(sequence, verdict)
             if verdict.kind == NEVER:

@@ -115,6 +115,7 @@ class ModelForward:
         return bool(np.array_equal(rebuilt, expected)) and self._keys_match(live)
 
     def close(self) -> None:
+        self._decoder = None  # it holds views of the pool, which would keep it alive
         self.store.close()
 
     def _open(self, request: Request) -> None:

@@ -59,19 +59,9 @@ def memory_map(
     axes = {"showgrid": False, "showline": False, "ticks": ""}
     ticks = np.linspace(0, grid.rows, 5).astype(int)[:-1]
     return {
-        "data": [
-            {
-                "type": "image",
-                "source": source,
-                "x0": 0.5 / grid.scale,
-                "y0": 0.5 / grid.scale,
-                "dx": 1 / grid.scale,
-                "dy": 1 / grid.scale,
-                "hoverinfo": "none",
-                "name": name,
-                "zsmooth": "fast" if grid.scale > 1 else False,
-            }
-        ],
+        # Axes need a trace; the picture is a layout image, because an image trace would copy it
+        # into a new canvas with every redraw.
+        "data": [{"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip", "name": name}],
         "layout": layout(
             theme,
             height=HEIGHT,
@@ -86,6 +76,21 @@ def memory_map(
                 ticktext=[number(t * grid.columns) for t in ticks],
                 **axes,
             ),
+            images=[
+                {
+                    "source": source,
+                    "xref": "x",
+                    "yref": "y",
+                    "x": 0,
+                    "y": 0,
+                    "sizex": grid.columns,
+                    "sizey": grid.rows,
+                    "sizing": "stretch",
+                    "xanchor": "left",
+                    "yanchor": "top",
+                    "layer": "below",
+                }
+            ],
             shapes=_ghost(snapshot, grid, theme, ghost),
         ),
     }

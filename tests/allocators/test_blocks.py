@@ -114,11 +114,6 @@ def test_check_finds_a_lost_block() -> None:
         pool.check()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="drop() counts a block that stands twice in one call "
-    "once down and pushes it on the free list twice: it is handed out twice",
-)
 def test_double_free_within_one_call() -> None:
     """A block given back twice by one caller goes to two others."""
     pool = BlockPool(4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kvviz.caches.contiguous import ContiguousLayout
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, NEVER, Freed, Move, Verdict
 from tests.helpers import config, indices, request
@@ -119,12 +117,6 @@ def test_compaction_is_paid_for_written_slots_only() -> None:
     assert (layout.held(1), layout.written(2), layout.slots(3)) == (20, 7, slice(40, 40))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_grow_by_sliding slides first and looks afterwards: a "
-    "refused append has moved other requests (Layout: 'a refused call leaves "
-    "everything as it was') and the copies were for nothing",
-)
 def test_refused_growth_changes_nothing() -> None:
     """|0 x 30|1 x 8|2 x 20|...6|, 1 leaves: 14 free, 0 can't grow by 10 even after a slide,
     as it needs 40 in one hole and is not the last one. So nothing should move."""

@@ -211,12 +211,6 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="CpuDecoder keeps numpy views of the pool, so that a "
-    "closed lane's memory lives on while its engine is referenced: the budget "
-    "hands the same bytes out twice",
-)
 def test_close_frees_the_tensors(backend: Backend) -> None:
     """The budget says that a pool of 64 MiB is gone while its memory is still taken."""
     before = resident_bytes()

@@ -1,0 +1,224 @@
+"""The verdict sentence and the key figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Counters, Event, Verdict
+from kvviz.views.words import key_figures, verdict
+from tests.helpers import events, lanes
+from tests.live.support import dry
+from tests.views.made import lanes_after, snapshot
+
+NOBODY = {"contiguous": None, "paged": None}
+TORN = [(900, 900, 1), (1500, 0, HOLE), (900, 900, 2), (1200, 0, HOLE)]
+FULL = [(4400, 4300, 1), (100, 0, HOLE)]
+PAGES = [(16, 16, 1), (16, 0, HOLE), (16, 16, 7), (16, 0, HOLE)]
+OTHERS = [(16, 16, 1), (16, 0, HOLE), (16, 16, 2), (16, 0, HOLE)]
+REFUSED = Verdict(FRAGMENTED, 2100, 2700, 1500)
+
+
+def test_a_false_refusal():
+    """The page would not say that there is enough free memory, or with wrong numbers."""
+    told = verdict(
+        {
+            "contiguous": snapshot(TORN, head=REFUSED, waiting=[(7, 2100)]),
+            "paged": snapshot(PAGES, grain=16, since={7: 1234}),
+        },
+        NOBODY,
+    )
+    assert told.tone == "alarm"
+    assert (
+        told.text
+        == "Contiguous refuses request 7: it needs 2,100 slots; 2,700 are free, but the largest "
+        "hole is 1,500. Fragmented."
+    )
+    assert told.detail == "Paged admitted it at step 1,234."
+
+
+def test_a_lack_of_memory():
+    """Too little memory would be called fragmentation."""
+    head = Verdict(CAPACITY, 2100, 100, 100)
+    told = verdict(
+        {
+            "contiguous": snapshot(FULL, head=head, waiting=[(7, 2100)]),
+            "paged": snapshot(OTHERS, grain=16, waiting=[(7, 2112)]),
+        },
+        NOBODY,
+    )
+    assert told.tone == "tight"
+    assert (
+        told.text == "Contiguous lets request 7 wait: it needs 2,100 slots and only 100 are free. "
+        "Capacity, not fragmentation."
+    )
+    assert told.detail == "In paged it waits too: 32 slots are free."
+
+
+def test_a_false_refusal_is_told_before_a_lack_of_memory():
+    """The lane named first would hide the one thing that the page is about."""
+    head = Verdict(CAPACITY, 48, 32, 32)
+    told = verdict(
+        {
+            "paged": snapshot(PAGES, grain=16, head=head, waiting=[(7, 48)]),
+            "contiguous": snapshot(TORN, head=REFUSED, waiting=[(7, 2100)]),
+        },
+        NOBODY,
+    )
+    assert told.tone == "alarm"
+
+
+def test_a_head_that_just_got_room():
+    """The sentence would say refused, and the map would show room for it."""
+    head = Verdict(ADMITTED, 1200, 2700, 1500)
+    told = verdict(
+        {
+            "contiguous": snapshot(TORN, head=head, waiting=[(7, 1200)]),
+            "paged": snapshot(PAGES[:2], grain=16, counters=Counters(arrived=9)),
+        },
+        NOBODY,
+    )
+    assert told.tone == "calm"
+    assert told.text.startswith("Contiguous has just made room for request 7: 1,200 slots.")
+    assert told.detail == "Paged has served it already."
+
+
+def test_nothing_waits():
+    """A calm run would ring an alarm."""
+    shots = {"contiguous": snapshot(TORN), "paged": snapshot(PAGES, grain=16)}
+    told = verdict(shots, NOBODY)
+    assert (told.tone, told.text) == ("calm", "Every request that arrived has its place.")
+    assert told.detail == "No request has been refused in spite of enough free memory."
+
+
+def test_a_calm_run_remembers_the_last_false_refusal():
+    """One would look up too late and never know."""
+    event = Event(4321, "refuse", 7, FRAGMENTED, 2100, 2700, 1500)
+    shots = {"contiguous": snapshot(TORN), "paged": snapshot(PAGES, grain=16)}
+    assert (
+        verdict(shots, {"contiguous": event, "paged": None}).detail
+        == "Last false refusal in contiguous: request 7 at step 4,321, needed 2,100 with "
+        "2,700 free, largest hole 1,500."
+    )
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="words._elsewhere: not running and not waiting is taken for served",
+)
+def test_a_request_that_did_not_arrive_is_not_called_served():
+    """In a closed loop the other lane may be behind: it has not seen the request yet."""
+    told = verdict(
+        {
+            "contiguous": snapshot(TORN, head=REFUSED, waiting=[(7, 2100)]),
+            "paged": snapshot(PAGES[:2], grain=16, counters=Counters(arrived=7)),
+        },
+        NOBODY,
+    )
+    assert "served" not in told.detail
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="words._elsewhere: not running and not waiting is taken for served",
+)
+def test_a_request_that_was_turned_away_is_not_called_served():
+    """The page would praise a lane for what it refused."""
+    changes = {"engine.queue_limit": 3, "mix.rate": 1.5, "mix.long_share": 0.3}
+    with lanes(dry(changes)) as built:
+        for _ in range(400):
+            built.step()
+            shots = {name: engine.snapshot() for name, engine in built.engines.items()}
+            told = verdict(shots, NOBODY)
+            dropped = {n: {e.request for e in events(built.engines[n], "drop")} for n in shots}
+            for name, other in (("contiguous", "paged"), ("paged", "contiguous")):
+                head = shots[name].waiting_id[:1].tolist()
+                if told.text.startswith(name.capitalize()) and set(head) & dropped[other]:
+                    assert "served" not in told.detail
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="words.verdict: no refused head is taken for nobody waiting or refused",
+)
+def test_refused_for_good_is_not_called_placed():
+    """With on_refusal = refuse the page would say that all is well while requests are refused."""
+    built = lanes_after(
+        "chat-and-documents", 400, ("engine.on_refusal", "refuse"), ("mix.rate", 0.4)
+    )
+    shots = {name: engine.snapshot() for name, engine in built.engines.items()}
+    assert shots["contiguous"].counters.dropped > 0
+    assert verdict(shots, NOBODY).text != "Every request that arrived has its place."
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="words.verdict: no refused head is taken for nobody waiting or refused",
+)
+def test_waiting_for_a_seat_is_not_called_placed():
+    """Requests wait because of max_running or the token budget, and the page says none does."""
+    built = lanes_after(
+        "chat-and-documents", 200, ("engine.max_running", 2), ("memory.slots", 65536)
+    )
+    shots = {name: engine.snapshot() for name, engine in built.engines.items()}
+    assert min(shot.counters.waiting for shot in shots.values()) > 0
+    assert verdict(shots, NOBODY).text != "Every request that arrived has its place."
+
+
+def test_key_figures_of_a_contiguous_lane():
+    """A number would stand there without its formula and what went into it."""
+    refused = {"never": 1, "capacity": 2, "fragmented": 3, "queued": 1400}
+    counters = Counters(
+        finished=5, preempted=6, recomputed=7000, slots_moved=8000, move_seconds=0.0123,
+        running=2, waiting=1, refused=refused,
+    )  # fmt: skip
+    figures = {f.label: f for f in key_figures(snapshot(TORN, counters=counters), 1234.6)}
+    assert {label: figure.value for label, figure in figures.items()} == {
+        "free": "2,700",
+        "largest admissible": "1,500",
+        "false refusals": "3 of 1,406",
+        "tokens/s": "1,235",
+        "running": "2",
+    }
+    assert figures["free"].help == "F, the sum of all holes: 2,700 of 4,500 slots, 64 bytes each"
+    assert (
+        figures["largest admissible"].help
+        == "max of the hole sizes = 1,500. External fragmentation 1 - largest / F = 44%"
+    )
+    told = figures["false refusals"].help
+    assert "free >= need" in told
+    assert told.endswith("never 1, capacity 2, fragmented 3, queued 1,400")
+    for part in ("1 wait", "5 finished", "6 preempted", "7,000 tokens", "8,000 slots", "12.3 ms"):
+        assert part in figures["running"].help
+
+
+def test_key_figures_of_a_paged_lane():
+    """The paged lane's number would be explained by holes."""
+    figures = {f.label: f for f in key_figures(snapshot(PAGES, grain=16), 0.0)}
+    assert (
+        figures["largest admissible"].help
+        == "free blocks x 16 slots a block = 32. External fragmentation 1 - largest / F = 0%"
+    )
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a paged lane with blocks of 1 is taken for a contiguous one (grain == 1)",
+)
+def test_key_figures_of_blocks_of_one_slot():
+    """With blocks of 1 the paged lane would be explained by holes."""
+    built = lanes_after("chat-and-documents", 100, ("paged.block_size", 1))
+    figures = {f.label: f for f in key_figures(built.engines["paged"].snapshot(), 0.0)}
+    assert figures["largest admissible"].help.startswith("free blocks x 1 slots a block")
+
+
+@pytest.mark.parametrize("grain", [1, 16])
+def test_a_full_pool_has_no_share(grain):
+    """Nothing free would be called unfragmented, or divide by zero."""
+    figures = {f.label: f for f in key_figures(snapshot([(16, 16, 1)], grain=grain), 0.0)}
+    assert figures["largest admissible"].help.endswith("1 - largest / F = n/a")
+    assert figures["false refusals"].value == "0 of 0"
