@@ -26,7 +26,7 @@ const KEYS = {
           ["hatch", "internal", "internal"], ["hatch", "external", "external"],
           ["fill", "usable", "free, usable"]],
 };
-const BUTTONS = ["zoom2d", "pan2d", "resetScale2d", "toImage"];
+const BUTTONS = ["zoom2d", "pan2d", "resetScale2d"];
 const SPOKEN_MS = 5000;  // the verdict is announced at most this often
 
 export function mount(component) {
@@ -165,6 +165,7 @@ class View {
   }
 
   async react(name, node, figure) {
+    if (name.startsWith("map-")) await takePicture(node, figure);
     const narrow = this.root.clientWidth < 700;
     figure.layout.autosize = true;
     if (node.kvZoom) {
@@ -174,15 +175,29 @@ class View {
     }
     await this.plotly.react(node, figure.data, figure.layout, {
       displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
-      modeBarButtons: [BUTTONS], doubleClick: "reset",
+      modeBarButtons: [name.startsWith("map-") ? [...BUTTONS, this.camera(name)] : [...BUTTONS, "toImage"]],
+      doubleClick: "reset",
       toImageButtonOptions: { format: "png", scale: 2, filename: `kvviz-${name}-step${this.probe.step}` },
     });
     if (!this.plots[name]) this.first(name, node);
+    if (node.kvCanvas) paint(node);
     if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
+  }
+
+  /* Saves a map: the picture goes back into the layout, where Plotly's export finds it. */
+  camera(name) {
+    return {
+      name: "save", title: "Download plot as a PNG", icon: this.plotly.Icons.camera,
+      click: (node) => this.plotly.downloadImage(
+        { data: node.data, layout: { ...node.layout, images: [node.kvImage] } },
+        { format: "png", scale: 2, width: node.offsetWidth, height: node.offsetHeight,
+          filename: `kvviz-${name}-step${this.probe.step}` }),
+    };
   }
 
   first(name, node) {
     this.plots[name] = node;
+    if (node.kvCanvas) node.on("plotly_afterplot", () => paint(node));
     node.on("plotly_relayout", (change) => {
       if (!Object.keys(change).some((key) => /axis\.(auto)?range/.test(key))) return;
       node.kvZoom = isReset(node) ? null : rangesOf(node);
@@ -240,9 +255,46 @@ class View {
     clearInterval(this.watch);
     document.removeEventListener("visibilitychange", this.onVisible);
     if (this.socket) this.socket.close();
-    for (const node of Object.values(this.plots)) this.plotly.purge(node);
+    for (const node of Object.values(this.plots)) {
+      this.plotly.purge(node);
+      if (node.kvBitmap) node.kvBitmap.close();
+    }
     this.root.remove();
   }
+}
+
+/* A map's picture is decoded here and painted on one canvas under the plot. As an image of the
+   layout, every picture would stay in the browser's memory cache for minutes: 20 MB a minute. */
+async function takePicture(node, figure) {
+  const image = figure.layout.images[0];
+  figure.layout.images = [];
+  const bytes = Uint8Array.from(atob(image.source.split(",")[1]), (c) => c.charCodeAt(0));
+  const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+  if (node.kvBitmap) node.kvBitmap.close();
+  Object.assign(node, { kvImage: image, kvBitmap: bitmap });
+  if (node.kvCanvas) return;
+  node.kvCanvas = document.createElement("canvas");
+  node.kvCanvas.className = "kv-picture";
+  node.prepend(node.kvCanvas);
+}
+
+function paint(node) {
+  const { kvBitmap: bitmap, kvCanvas: canvas, kvImage: image } = node;
+  const x = node._fullLayout.xaxis, y = node._fullLayout.yaxis;
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.round(x._length * ratio), height = Math.round(y._length * ratio);
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  Object.assign(canvas.style, { left: `${x._offset}px`, top: `${y._offset}px`,
+    width: `${x._length}px`, height: `${y._length}px` });
+  const across = bitmap.width / image.sizex, down = bitmap.height / image.sizey;
+  const [left, right] = x.range, [bottom, top] = y.range;
+  const pen = canvas.getContext("2d");
+  pen.clearRect(0, 0, width, height);
+  pen.imageSmoothingEnabled = (right - left) * across > width;
+  pen.imageSmoothingQuality = "high";
+  pen.drawImage(bitmap, left * across, top * down, (right - left) * across, (bottom - top) * down,
+    0, 0, width, height);
 }
 
 function rangesOf(node) {

@@ -22,9 +22,7 @@ LOOKS = {
 
 
 def _map_source(one: Visit, lane: str) -> str:
-    return one.page.evaluate(
-        f"() => document.querySelector('[data-kv=map-{lane}]').layout.images[0].source"
-    )
+    return one.page.evaluate(f"() => document.querySelector('[data-kv=map-{lane}]').kvImage.source")
 
 
 def test_it_draws_and_moves(visit: Open) -> None:

@@ -157,24 +157,12 @@ class CacheMachine(RuleBasedStateMachine):
             return verdict_kind(need, free, free, self.usable), need
         if short <= 0 or self._room_behind(request) >= short:
             return ADMITTED, count
-        slides = self._slides(request, count, before)
-        last = self._room_behind(request) + indices_end(before["owner"], request)
-        if held + short <= before["admissible"] or (
-            slides and (held + short <= free or last >= self._last_owned(before))
-        ):
+        size = held + short
+        slides = self.config.contiguous.compaction == "on_refusal"
+        last = indices_end(before["owner"], request) == self._last_owned(before)
+        if size <= before["admissible"] or (slides and (short if last else size) <= free):
             return ADMITTED, count
-        if slides or short > free:
-            return CAPACITY, held + short
-        return FRAGMENTED, short
-
-    def _slides(self, request: int, count: int, before: dict[str, Any]) -> bool:
-        """Does this growth, if it finds no hole, try compaction?"""
-        held, written = before["held"][request]
-        return (
-            self.name == "contiguous"
-            and written + count - held <= before["free"]
-            and self.config.contiguous.compaction == "on_refusal"
-        )
+        return (FRAGMENTED, short) if short <= free else (CAPACITY, size)
 
     def _room_behind(self, request: int) -> int:
         owners = self._owners()

@@ -1,0 +1,140 @@
+"""Whole runs: dry = real, lanes equal, seeds reproduce, the control reads zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kvviz.build import Backend
+from kvviz.engine.lanes import Lanes
+from kvviz.metrics import external_fragmentation
+from kvviz.records import FRAGMENTED
+from kvviz.workloads.presets import PRESETS, preset_config
+from tests.helpers import lanes, run_steps, small
+
+CONFIGS = {
+    "default": {},
+    "best": {"contiguous.fit": "best", "paged.block_size": 1},
+    "next-max": {"contiguous.fit": "next", "contiguous.reservation": "max"},
+    "exact-moves": {"contiguous.reservation": "exact", "paged.block_size": 7},
+    "exact-compacts": {
+        "contiguous.reservation": "exact",
+        "contiguous.compaction": "on_refusal",
+        "paged.block_size": 32,
+    },
+    "compacts": {"contiguous.compaction": "on_refusal", "contiguous.fit": "worst"},
+    "refuses": {"engine.on_refusal": "refuse", "mix.arrivals": "bursts"},
+    "closed": {"mix.arrivals": "closed", "mix.concurrency": 12},
+}
+STEPS = 220
+
+
+def memory_of(run: Lanes) -> dict[str, list]:
+    """Everything a run records of memory, without times."""
+    found = {}
+    for name, engine in run.engines.items():
+        series = engine.recorder.series()
+        columns = (series.free, series.admissible, series.written, series.waiting, series.need)
+        found[name] = [*(c.tolist() for c in columns), list(engine.recorder.events)]
+    return found
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_dry_equals_real_and_lanes_agree(name: str, backend: Backend) -> None:
+    """A dry replay would show other memory than the tensors; or a layout changes the answers."""
+    changes = {**CONFIGS[name], "engine.temperature": 0.8, "engine.check_every": 20}
+    with lanes(small(changes), backend) as real, lanes(small({**changes, "dry": True})) as dry:
+        run_steps(real, STEPS)
+        run_steps(dry, STEPS)
+        assert memory_of(real) == memory_of(dry)
+        assert real.stream.hash == dry.stream.hash
+        assert real.comparison.compared > 20
+        assert real.comparison.equal == real.comparison.compared
+        for engine in real.engines.values():
+            assert engine.checks_made == STEPS // 20
+            assert engine.checks_failed == 0
+    assert backend.budget.used_bytes == 0
+
+
+def test_the_configs_do_what_they_are_named_for() -> None:
+    """The matrix above would compare runs in which nothing moves or is preempted."""
+    with lanes(small({**CONFIGS["exact-moves"], "dry": True})) as run:
+        run_steps(run, STEPS)
+        assert run.engines["contiguous"].counters().slots_moved > 0
+        assert run.engines["contiguous"].counters().preempted > 0
+    with lanes(small({**CONFIGS["compacts"], "dry": True})) as run:
+        run_steps(run, STEPS)
+        assert run.engines["contiguous"].counters().slots_moved > 0
+
+
+def test_two_runs_in_one_process_do_not_meet(backend: Backend) -> None:
+    """Something that belongs to the process (a block size, a seed) would leak between them."""
+    first, second = small({"paged.block_size": 4}), small({"paged.block_size": 64, "seed": 2})
+    with lanes(first, backend) as alone:
+        run_steps(alone, 80)
+        expected = memory_of(alone)
+    with lanes(first, backend) as one, lanes(second, backend) as other:
+        for _ in range(80):
+            one.step()
+            other.step()
+        assert memory_of(one) == expected
+        assert one.stream.hash != other.stream.hash
+
+
+def test_the_control_reads_zero_at_every_step() -> None:
+    """If the control fragments, the gauge is painted."""
+    with lanes(preset_config("control").replace({"dry": True})) as run:
+        run_steps(run, 3000)
+        for engine in run.engines.values():
+            series = engine.recorder.series()
+            shares = [
+                external_fragmentation(int(f), int(a))
+                for f, a in zip(series.free, series.admissible, strict=True)
+            ]
+            assert {0.0, None} >= set(shares)
+            assert engine.counters().false_refusals == 0
+            assert engine.finished > 100
+
+
+def test_the_default_preset_shows_the_point() -> None:
+    """Contiguous refuses although enough is free; paged never does."""
+    with lanes(preset_config("chat-and-documents").replace({"dry": True})) as run:
+        run_steps(run, 2000)
+        refused = {n: e.counters().refused[FRAGMENTED] for n, e in run.engines.items()}
+        assert refused["contiguous"] > 20
+        assert refused["paged"] == 0
+        series = run.engines["contiguous"].recorder.series()
+        assert (series.free - series.admissible).max() > 8192 / 4
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_keeps_its_books(preset: str) -> None:
+    """Counters that do not add up, rows that do not tile the pool."""
+    with lanes(preset_config(preset).replace({"dry": True})) as run:
+        for _ in range(10):
+            run_steps(run, 40)
+            for engine in run.engines.values():
+                engine.layout.check()
+                shot = engine.snapshot()
+                shot.check()
+                c = shot.counters
+                assert c.arrived == c.waiting + c.running + c.finished + c.dropped
+                assert shot.free == engine.layout.free + engine.layout.capacity % shot.grain
+                assert int(shot.seq_held.sum()) + shot.free == shot.capacity
+                assert np.all(shot.seq_used <= shot.seq_held)
+
+
+def test_a_new_mix_changes_what_comes_after(backend: Backend) -> None:
+    """A slider would restart the run, or change requests that have arrived already."""
+    before = small()
+    after = before.replace({"mix.prompt_mean": 60, "mix.rate": 0.1})
+    with lanes(before, backend) as run:
+        run_steps(run, 60)
+        taken = run.stream.hash
+        run.reconfigure(after)
+        assert run.stream.hash == taken
+        drawn = run.stream.drawn
+        run_steps(run, 200)
+        assert run.step_count == 260
+        assert run.stream.drawn - drawn < 45
+        assert run.comparison.equal == run.comparison.compared > 0
