@@ -16,6 +16,8 @@ from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
+MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
+
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0, or 2 for what a person can fix (one line on standard error)."""
@@ -77,8 +79,8 @@ def _run(args: argparse.Namespace) -> int:
     from kvviz.build import build_lanes, load_backend
     from kvviz.report import run_report, table
 
-    if args.steps < 1:
-        raise ConfigError(f"--steps {args.steps}: at least one step was expected.")
+    if not 1 <= args.steps <= MAX_STEPS:
+        raise ConfigError(f"--steps {args.steps}: 1 to {MAX_STEPS:,} were expected.")
     config = preset_config(args.preset).replace(parse_overrides(args.settings))
     if args.dry:
         config = config.replace({"dry": True})

@@ -30,14 +30,16 @@ def holes(snapshot: Snapshot) -> np.ndarray:
     ).astype(np.int64)
 
 
-def how_many_fit(hole_sizes: np.ndarray, grain: int, free: int, sizes: np.ndarray) -> np.ndarray:
+def how_many_fit(
+    hole_sizes: np.ndarray, block: int | None, free: int, sizes: np.ndarray
+) -> np.ndarray:
     """How many requests of each size in `sizes` [n] fit now.
 
-    Contiguous (grain 1): sum floor(h_i / r). Paged: floor(free blocks / ceil(r / B)).
+    Contiguous (block None): sum floor(h_i / r). Paged: floor(free blocks / ceil(r / B)).
     """
     sizes = np.asarray(sizes, np.int64)
-    if grain > 1:
-        return (free // grain) // -(-sizes // grain)
+    if block is not None:
+        return (free // block) // -(-sizes // block)
     if not len(hole_sizes):
         return np.zeros(len(sizes), np.int64)
     return (hole_sizes[None, :] // sizes[:, None]).sum(axis=1)
@@ -98,8 +100,8 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
     internal = int((held - np.minimum(life, held)).sum())
     hole_sizes = holes(snapshot)
     free = int(hole_sizes.sum())
-    fit = int(how_many_fit(hole_sizes, snapshot.grain, free, np.array([max(ask, 1)]))[0])
-    if snapshot.grain > 1:
+    fit = int(how_many_fit(hole_sizes, snapshot.block, free, np.array([max(ask, 1)]))[0])
+    if snapshot.paged:
         external = free - (free // snapshot.grain) * snapshot.grain if fit else free
     else:
         external = free - int(hole_sizes[hole_sizes >= max(ask, 1)].sum())
@@ -111,7 +113,7 @@ def textbook_breakdown(snapshot: Snapshot) -> Breakdown:
     outside the largest hole (paged: none, for any free block will do)."""
     written = int(snapshot.seq_used.sum())
     internal = int(snapshot.seq_held.sum()) - written
-    external = snapshot.free - snapshot.admissible if snapshot.grain == 1 else 0
+    external = snapshot.free - snapshot.admissible if not snapshot.paged else 0
     return Breakdown(written, 0, internal, external, snapshot.capacity)
 
 

@@ -143,17 +143,19 @@ class Columns:
 class Snapshot:
     """The memory of one lane at one step: the one type that goes from backend to view.
 
-    grain: smallest unit a request can get (1, or the block size).
+    grain: smallest unit a request can get (1, or the block size); paged: any free unit will do.
     admissible: the largest request that would be admitted now, without any move.
     seq_*: a row for each running request, in the order of admission: id, slots written,
     slots at the end of its life, slots reserved now, prompt length, step of admission.
     waiting_*: the queue, head first (ids and the slots each needs), cut at `WAITING_SHOWN`.
+    dropped_id: the last `WAITING_SHOWN` requests that were turned away for good.
     """
 
     step: int
     seconds: float
     capacity: int
     grain: int
+    paged: bool
     slot_bytes: int
     admissible: int
     columns: Columns
@@ -167,11 +169,17 @@ class Snapshot:
     waiting_need: np.ndarray
     head: Verdict | None
     counters: Counters
+    dropped_id: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def free(self) -> int:
         columns = self.columns
         return int(columns.size[columns.owner == HOLE].sum())
+
+    @property
+    def block(self) -> int | None:
+        """Slots in a block; None where a request needs one piece."""
+        return self.grain if self.paged else None
 
     def check(self) -> None:
         """Assert that the rows tile the pool and that no row holds more than its size."""

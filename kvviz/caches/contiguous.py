@@ -43,6 +43,7 @@ class ContiguousLayout:
     """See `caches.layout.Layout`."""
 
     grain = 1
+    paged = False
 
     def __init__(self, config: RunConfig) -> None:
         self.capacity = config.memory.slots

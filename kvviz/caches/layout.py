@@ -33,6 +33,7 @@ class Layout(Protocol):
 
     capacity: int
     grain: int
+    paged: bool
     table: AddressTable
 
     @property

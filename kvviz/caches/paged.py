@@ -29,6 +29,8 @@ class _Holding:
 class PagedLayout:
     """See `caches.layout.Layout`. Slots behind the last whole block are never used."""
 
+    paged = True
+
     def __init__(self, config: RunConfig) -> None:
         self.grain = config.paged.block_size
         self.capacity = config.memory.slots

@@ -144,6 +144,7 @@ class Engine:
             self.seconds,
             layout.capacity,
             layout.grain,
+            layout.paged,
             self.slot_bytes,
             layout.admissible,
             layout.columns(),
@@ -152,6 +153,7 @@ class Engine:
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
             head=self._head(),
             counters=self.counters(),
+            dropped_id=np.array(s.turned_away, np.int64),
         )
 
     def close(self) -> None:
@@ -193,6 +195,9 @@ class Engine:
 
     def _record(self) -> None:
         s, layout = self.scheduler, self.layout
+        for event in s.events:
+            if event.kind == "drop":
+                self.forward.forget(event.request)
         written = sum(sequence.written for sequence in s.running)
         self.recorder.add(
             (

@@ -31,6 +31,9 @@ class Forward(Protocol):
     def finish(self, request_id: int) -> bytes | None:
         """The request is done: its generated tokens (2 bytes each), or None when dry."""
 
+    def forget(self, request_id: int) -> None:
+        """The request was turned away for good."""
+
     def check(self) -> bool | None:
         """Does the map rebuilt from the tensors equal the bookkeeping? None: no tensors."""
 
@@ -52,6 +55,9 @@ class DryForward:
 
     def finish(self, request_id: int) -> None:
         return None
+
+    def forget(self, request_id: int) -> None:
+        pass
 
     def check(self) -> None:
         return None

@@ -16,7 +16,7 @@ from kvviz.caches.layout import Layout
 from kvviz.config import Engine as EngineConfig
 from kvviz.engine.forward import Chunk
 from kvviz.engine.sequence import Sequence
-from kvviz.records import ADMITTED, NEVER, QUEUED, REFUSALS, Event, Request, Verdict
+from kvviz.records import ADMITTED, NEVER, QUEUED, REFUSALS, WAITING_SHOWN, Event, Request, Verdict
 
 
 class Scheduler:
@@ -29,6 +29,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.head: Verdict | None = None
         self.events: list[Event] = []
+        self.turned_away: deque[int] = deque(maxlen=WAITING_SHOWN)
         self.refused = dict.fromkeys(REFUSALS, 0)
         self.arrived = self.admitted = self.preempted = 0
         self.dropped = self.recomputed = self.slots_moved = 0
@@ -158,6 +159,7 @@ class Scheduler:
 
     def _drop(self, sequence: Sequence, why: str) -> None:
         self.dropped += 1
+        self.turned_away.append(sequence.request.id)
         self._note("drop", sequence.request.id, text=why)
 
     def _moved(self, sequence: Sequence, verdict: Verdict) -> None:

@@ -99,7 +99,9 @@ class Hub:
 
     def _end(self, session: str) -> None:
         with self._lock:
-            self._endings.pop(session, None)
+            if self._endings.get(session) is not threading.current_thread():
+                return  # the session came back while this timer waited for the lock
+            del self._endings[session]
             runner = self._runners.pop(session, None)
         if runner is not None:
             runner.close()

@@ -27,7 +27,7 @@ class HueBook:
         for request in sorted(live - self._hue.keys()):
             taken = {self._hue.get(n) for n in neighbours.get(request, ())}
             hue = min(
-                (h for h in range(HUES) if h not in taken),
+                [h for h in range(HUES) if h not in taken] or range(HUES),
                 key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
             )
             self._hue[request] = hue

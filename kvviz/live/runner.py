@@ -108,8 +108,9 @@ class LiveRunner:
 
     def set_speed(self, steps_per_second: float) -> None:
         """Steps a second, or FLAT_OUT."""
-        self.speed = steps_per_second
-        self._wake.set()
+        if steps_per_second != self.speed:
+            self.speed = steps_per_second
+            self._wake.set()
 
     def apply(self, config: RunConfig) -> list[str]:
         """Take new settings: at the next arrival where that can be, else by a restart.
@@ -154,7 +155,7 @@ class LiveRunner:
                 continue
             self._guard(self._advance)
             now = time.monotonic()
-            if self._paused or now - published >= _PUBLISH_SECONDS:
+            if self._state != FAILED and (self._slow() or now - published >= _PUBLISH_SECONDS):
                 self._guard(self._publish)
                 published = now
             due = self._pace(due)
@@ -182,14 +183,17 @@ class LiveRunner:
         if self._state == FAILED or self._lanes is None:
             return False
         unseen = time.monotonic() - self._seen
-        if unseen > self._sleep_after and not self._single_steps:
-            self._show(ASLEEP)
-            return False
-        if self._paused and not self._single_steps:
-            self._show(PAUSED)
-            return False
-        self._state = RUNNING
-        return True
+        if self._single_steps or not (self._paused or unseen > self._sleep_after):
+            self._state = RUNNING
+            return True
+        if self._latest.step != self._lanes.step_count:  # the last steps were not shown yet
+            self._guard(self._publish)
+        self._show(PAUSED if unseen <= self._sleep_after else ASLEEP)
+        return False
+
+    def _slow(self) -> bool:
+        """Is there time to show every step?"""
+        return self._paused or (self.speed != FLAT_OUT and 1 / self.speed >= _PUBLISH_SECONDS)
 
     def _rest(self) -> None:
         """Wait for a command or a viewer; end when nobody has looked for long."""
@@ -200,8 +204,8 @@ class LiveRunner:
 
     def _advance(self) -> None:
         assert self._lanes is not None
-        self._lanes.step()
         self._single_steps = max(0, self._single_steps - 1)
+        self._lanes.step()
 
     def _one_more(self) -> None:
         self._single_steps += 1
@@ -215,12 +219,14 @@ class LiveRunner:
         left = due - time.monotonic()
         if left > 0 and self._wake.wait(left):
             self._wake.clear()
+            return time.monotonic()  # woken early: the next step counts from here
         return due
 
     def _restart(self, config: RunConfig) -> None:
         self._release()
         self._state = STARTING
         self._message = ""
+        self._single_steps = 0
         self._lanes = self._build(config)
         self._hues = HueBook()
         self._publish()
@@ -242,7 +248,7 @@ class LiveRunner:
             lanes.step_count,
             self._shown_state(),
             self._message,
-            self.config,
+            lanes.config,
             self._device(),
             views,
             lanes.comparison.compared,

@@ -95,6 +95,10 @@ class ModelForward:
         output = known[cut : cut + self._generated.pop(request_id)]
         return output.astype(np.uint16).tobytes()
 
+    def forget(self, request_id: int) -> None:
+        for kept in (self._known, self._prompt_len, self._generated):
+            kept.pop(request_id, None)
+
     @torch.inference_mode()
     def check(self) -> bool:
         """Occupancy by NaN, owners by tags, and layer 0's keys recomputed from the tokens."""

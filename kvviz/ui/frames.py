@@ -17,12 +17,14 @@ import numpy as np
 
 from kvviz import __version__
 from kvviz.live.published import WINDOW, LaneView, Published
+from kvviz.records import HOLE, Columns
 from kvviz.views import breakdown, capacity, holes, memory_map, words
 from kvviz.views.theme import THEMES, Figure, Theme, number
 from kvviz.workloads.lengths import load_mix
 
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
+_MERGED_ABOVE = 4096  # rows
 
 
 class FrameBuilder:
@@ -40,7 +42,11 @@ class FrameBuilder:
         theme = THEMES[self.theme]
         now = time.monotonic()
         look = (self.theme, self.colour_by, published.state)
-        with_charts = now - self._charts_at >= CHART_SECONDS or look != self._look
+        with_charts = (
+            now - self._charts_at >= CHART_SECONDS
+            or look != self._look
+            or published.state != "running"  # no later frame would bring them
+        )
         if with_charts:
             self._charts_at, self._look = now, look
         frame = head(published, theme)
@@ -135,10 +141,12 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
 
 def hover(lane: LaneView) -> dict[str, Any]:
     """Columns for the pointer: which row lies under a cell, and what its request is."""
-    s, c = lane.snapshot, lane.snapshot.columns
+    s = lane.snapshot
+    c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
     return {
         "columns": memory_map.Grid.of(s.capacity).columns,
         "grain": s.grain,
+        "paged": s.paged,
         "start": _int32(c.start),
         "size": _int32(c.size),
         "used": _int32(c.used),
@@ -156,6 +164,21 @@ def hover(lane: LaneView) -> dict[str, Any]:
             )
         },
     }
+
+
+def merged(c: Columns) -> Columns:
+    """Neighbours of one owner that are all full, or all free, as one row: many small blocks would
+    fill the frame."""
+    plain = (c.used == c.size) | (c.owner == HOLE)
+    same = (c.owner[1:] == c.owner[:-1]) & plain[1:] & plain[:-1]
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
+    return Columns(
+        c.start[first],
+        np.add.reduceat(c.size, first),
+        np.add.reduceat(c.used, first),
+        c.owner[first],
+        c.refs[first],
+    )
 
 
 def stamp(published: Published) -> str:

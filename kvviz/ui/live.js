@@ -410,15 +410,18 @@ function describe(hover, slot) {
     if (start[middle] <= slot) low = middle; else high = middle - 1;
   }
   const n = (value) => value.toLocaleString("en");
-  const end = start[low] + size[low];
-  const where = `slots ${n(start[low])} to ${n(end - 1)}`;
+  // A row of a paged pool may be a run of blocks that are all full or all free
+  const block = Math.floor(slot / hover.grain);
+  const begin = hover.paged ? block * hover.grain : start[low];
+  const length = hover.paged ? Math.min(hover.grain, start[low] + size[low] - begin) : size[low];
+  const filled = used[low] === size[low] ? length : used[low];
+  const where = `slots ${n(begin)} to ${n(begin + length - 1)}`;
   if (owner[low] < 0) {
-    return hover.grain > 1 ? `free block ${n(start[low] / hover.grain)}\n${where}`
-      : `hole of ${n(size[low])}\n${where}`;
+    return hover.paged ? `free block ${n(block)}\n${where}` : `hole of ${n(length)}\n${where}`;
   }
   const facts = hover.requests[owner[low]];
-  const unit = hover.grain > 1 ? `block ${n(start[low] / hover.grain)}: ` : "";
-  const head = `request ${n(owner[low])}\n${unit}${where}\n${n(used[low])} written of ${n(size[low])}`;
+  const unit = hover.paged ? `block ${n(block)}: ` : "";
+  const head = `request ${n(owner[low])}\n${unit}${where}\n${n(filled)} written of ${n(length)}`;
   if (!facts) return head;
   const [prompt, written, held, life, since] = facts;
   return `${head}\nin all ${n(written)} of ${n(life)} tokens (prompt ${n(prompt)}), holds ${n(held)}\nsince step ${n(since)}`;

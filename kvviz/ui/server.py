@@ -37,6 +37,11 @@ log = logging.getLogger(__name__)
 FRAME_SECONDS = 0.1
 _POLL_SECONDS = 0.02
 _IDLE_SECONDS = 2.0
+_KINDS = {
+    "plotly.js": "text/javascript; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
+    "live.css": "text/css; charset=utf-8",
+}
 _WORDS = 4096  # longest message taken from a browser, in bytes
 
 
@@ -80,10 +85,10 @@ async def status(_request: Request) -> Response:
 
 async def asset(request: Request) -> Response:
     """The component's script and style, and plotly.js from the installed package."""
-    found = _asset(request.path_params["name"])
-    if found is None:
+    name = request.path_params["name"]
+    if name not in _KINDS:
         return Response("no such file", status_code=404, media_type="text/plain")
-    body, kind = found
+    body, kind = _asset(name), _KINDS[name]
     return Response(
         body,
         media_type=kind,
@@ -164,10 +169,11 @@ class _Viewer:
         """An order from the browser. Unknown ones are ignored."""
         if words.get("ready"):
             self.ready.set()
-        if words.get("theme") in THEMES:
-            self.builder.theme, self._version = words["theme"], -1
-        if words.get("colour") in COLOUR_BY:
-            self.builder.colour_by, self._version = words["colour"], -1
+        theme, colour = words.get("theme"), words.get("colour")
+        if isinstance(theme, str) and theme in THEMES:
+            self.builder.theme, self._version = theme, -1
+        if colour in COLOUR_BY:
+            self.builder.colour_by, self._version = colour, -1
         if isinstance(words.get("visible"), bool):
             self.visible = words["visible"]
         act = {
@@ -185,10 +191,10 @@ async def _listen(socket: WebSocket, viewer: _Viewer) -> None:
         try:
             text = await socket.receive_text()
             words = json.loads(text) if len(text) <= _WORDS else None
-        except (WebSocketDisconnect, RuntimeError, KeyError):
+        except (ValueError, KeyError, RecursionError):
+            continue  # no JSON, no text, or nested too deep
+        except (WebSocketDisconnect, RuntimeError):
             return
-        except ValueError:
-            continue
         if isinstance(words, dict):
             viewer.obey(words)
 
@@ -199,16 +205,14 @@ def _same_origin(socket: WebSocket) -> bool:
     return origin is None or urlsplit(origin).netloc == socket.headers.get("host")
 
 
-@lru_cache(maxsize=8)
-def _asset(name: str) -> tuple[bytes, str] | None:
+@lru_cache(maxsize=len(_KINDS))
+def _asset(name: str) -> bytes:
+    """One of `_KINDS`, gzipped."""
     if name == "plotly.js":
         from plotly.offline import get_plotlyjs
 
-        return gzip.compress(get_plotlyjs().encode(), 6), "text/javascript; charset=utf-8"
-    kinds = {"live.js": "text/javascript; charset=utf-8", "live.css": "text/css; charset=utf-8"}
-    if name not in kinds:
-        return None
-    return gzip.compress(Path(__file__).with_name(name).read_bytes(), 6), kinds[name]
+        return gzip.compress(get_plotlyjs().encode(), 6)
+    return gzip.compress(Path(__file__).with_name(name).read_bytes(), 6)
 
 
 def _preload() -> None:

@@ -81,9 +81,9 @@ def over_size(
     for name, snapshot in snapshots.items():
         sizes_of_holes = holes(snapshot)
         free = int(sizes_of_holes.sum())
-        count = how_many_fit(sizes_of_holes, snapshot.grain, free, sizes)
+        count = how_many_fit(sizes_of_holes, snapshot.block, free, sizes)
         data.append(_counts(sizes, count, theme.lanes[name], name))
-        if snapshot.grain == 1:
+        if not snapshot.paged:
             data.append(
                 _counts(
                     sizes,
@@ -217,5 +217,6 @@ def _ask_line(ask: int, theme: Theme) -> dict:
 
 
 def _thin(step: np.ndarray) -> slice:
-    """Every n-th step: the frame has no room for more points than pixels."""
-    return slice(None, None, max(1, len(step) // _POINTS))
+    """Every n-th step and the newest: the frame has no room for more points than pixels."""
+    every = max(1, len(step) // _POINTS)
+    return slice((len(step) - 1) % every if len(step) else 0, None, every)

@@ -23,7 +23,7 @@ def histogram(snapshots: Mapping[str, Snapshot], theme: Theme, *, ask: int | Non
         edges, counts = hole_histogram(holes(snapshot), capacity)
         tallest = max(tallest, int(counts.max()))
         colour = theme.lanes[name]
-        paged = snapshot.grain > 1
+        paged = snapshot.paged
         data.append(
             {
                 "type": "bar",

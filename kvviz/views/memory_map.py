@@ -172,14 +172,14 @@ def _row_hues(snapshot: Snapshot, hues: dict[int, int], colour_by: str) -> np.nd
 def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
     """Rows that are holes in which the waiting head does not fit (contiguous only)."""
     c = snapshot.columns
-    if not need or snapshot.grain > 1:
+    if not need or snapshot.paged:
         return np.zeros(len(c.owner), bool)
     return (c.owner == HOLE) & (c.size < need)
 
 
 def _lines_are_clear(snapshot: Snapshot, grid: Grid) -> bool:
     """Lines would hide the cells when blocks are only a few pixels wide."""
-    return snapshot.grain == 1 or snapshot.grain * grid.scale >= 12
+    return not snapshot.paged or snapshot.grain * grid.scale >= 12
 
 
 @lru_cache(maxsize=16)
@@ -199,7 +199,7 @@ def _png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
 def _ghost(snapshot: Snapshot, grid: Grid, theme: Theme, verdict: Verdict | None) -> list[dict]:
     """The head of the queue, dashed: over the largest hole, running on into what is taken
     (contiguous), or over the free blocks that it would get (paged)."""
-    if verdict is None or verdict.kind == ADMITTED or snapshot.grain > 1:
+    if verdict is None or verdict.kind == ADMITTED or snapshot.paged:
         return []
     c = snapshot.columns
     free = np.flatnonzero(c.owner == HOLE)

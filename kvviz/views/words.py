@@ -60,10 +60,10 @@ def verdict(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None])
             return Sentence(
                 "calm",
                 f"{name.capitalize()} has just made room for request {request}: {need} slots. "
-                "It is admitted in the next step.",
+                "It can be admitted in the next step.",
                 _elsewhere(snapshots, name, request),
             )
-    return Sentence("calm", "Every request that arrived has its place.", _calm(last))
+    return Sentence("calm", _nobody_refused(snapshots), _calm(snapshots, last))
 
 
 def key_figures(snapshot: Snapshot, tokens_per_second: float) -> list[KeyFigure]:
@@ -71,7 +71,7 @@ def key_figures(snapshot: Snapshot, tokens_per_second: float) -> list[KeyFigure]
     counters = snapshot.counters
     free, admissible = snapshot.free, snapshot.admissible
     external = external_fragmentation(free, admissible)
-    paged = snapshot.grain > 1
+    paged = snapshot.paged
     rule = f"free blocks x {snapshot.grain} slots a block" if paged else "max of the hole sizes"
     share = "n/a" if external is None else f"{external:.0%}"
     return [
@@ -121,12 +121,33 @@ def _elsewhere(snapshots: Mapping[str, Snapshot], name: str, request: int) -> st
             words.append(f"{other.capitalize()} admitted it at step {number(since)}.")
         elif request in snapshot.waiting_id:
             words.append(f"In {other} it waits too: {number(snapshot.free)} slots are free.")
-        else:
+        elif request in snapshot.dropped_id:
+            words.append(f"{other.capitalize()} has turned it away.")
+        elif request >= snapshot.counters.arrived:
+            words.append(f"{other.capitalize()} has not seen it yet.")
+        elif snapshot.counters.waiting <= len(snapshot.waiting_id):
             words.append(f"{other.capitalize()} has served it already.")
     return " ".join(words)
 
 
-def _calm(last: Mapping[str, Event | None]) -> str:
+def _nobody_refused(snapshots: Mapping[str, Snapshot]) -> str:
+    """No head is held back by memory now; who waits for something else, who was turned away."""
+    for name, snapshot in snapshots.items():
+        if snapshot.counters.waiting:
+            return (
+                f"{name.capitalize()} lets {number(snapshot.counters.waiting)} requests wait for "
+                "their turn in a batch; memory holds nobody back."
+            )
+    for name, snapshot in snapshots.items():
+        if snapshot.counters.dropped:
+            return (
+                f"Nobody waits. {name.capitalize()} has turned "
+                f"{number(snapshot.counters.dropped)} requests away so far."
+            )
+    return "Every request that arrived has its place."
+
+
+def _calm(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None]) -> str:
     for name, event in last.items():
         if event is not None and event.verdict == FRAGMENTED:
             return (
@@ -134,4 +155,7 @@ def _calm(last: Mapping[str, Event | None]) -> str:
                 f"{number(event.step)}, needed {number(event.need)} with "
                 f"{number(event.free)} free, largest hole {number(event.largest)}."
             )
+    false = sum(snapshot.counters.false_refusals for snapshot in snapshots.values())
+    if false:
+        return f"{number(false)} requests were refused earlier in spite of enough free memory."
     return "No request has been refused in spite of enough free memory."

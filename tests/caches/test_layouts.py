@@ -162,7 +162,7 @@ class CacheMachine(RuleBasedStateMachine):
         last = indices_end(before["owner"], request) == self._last_owned(before)
         if size <= before["admissible"] or (slides and (short if last else size) <= free):
             return ADMITTED, count
-        return (FRAGMENTED, short) if short <= free else (CAPACITY, size)
+        return (CAPACITY, size) if slides or short > free else (FRAGMENTED, short)
 
     def _room_behind(self, request: int) -> int:
         owners = self._owners()

@@ -98,19 +98,17 @@ def test_verdicts_of_a_blocked_queue() -> None:
 
 
 def test_false_refusal_is_told_apart() -> None:
-    """16 slots are free in two holes of 8: one of 12 is refused falsely, the paged lane serves."""
+    """Of |0 x 20|1 x 20|2 x 20|..4| the first and the last leave: 44 slots are free, 20 and 24 in
+    a row. One of 30 is refused though memory would do, and the paged lane serves it."""
     kinds = {}
     for name in ("contiguous", "paged"):
         served = lane(name)
-        outputs = (40, 2, 40, 2)
-        served.submit([request(i, 8 if out == 2 else 1, out) for i, out in enumerate(outputs)])
-        served.submit([request(4, 1, 6), request(5, 1, 40)])
-        run_steps(served, 2)
-        served.submit([request(6, 8, 5)])
+        served.submit([request(0, 20, 1), request(1, 11, 10), request(2, 20, 1)])
         served.step()
-        kinds[name] = refusals(served).get(6, "")
-    assert kinds["contiguous"] != ""
-    assert kinds["paged"] in ("", QUEUED)
+        served.submit([request(3, 30, 1)])
+        served.step()
+        kinds[name] = refusals(served)
+    assert kinds == {"contiguous": {3: FRAGMENTED}, "paged": {}}
 
 
 @BOTH
@@ -194,33 +192,28 @@ def test_no_admission_in_a_step_that_preempts() -> None:
 
 
 def test_head_after_a_preemption_is_not_an_old_one() -> None:
-    """Two run, a third of 20 waits at the head; the step that preempts puts the victim in front
-    of it, and nobody was asked in that step: the head's verdict must not be the third's."""
+    """Two run and a third of 40 waits at the head; the step that preempts puts the victim in
+    front of it and asks nobody, so neither series nor snapshot may show the third's 40."""
     served = lane("paged", {"memory.context": 64})
     served.submit([request(0, 15, 40), request(1, 15, 40), request(2, 40, 2)])
     while not served.scheduler.preempted:
         served.step()
     assert served.scheduler.waiting[0].request.id == 1
-    head = served.snapshot().head
-    assert head is None or head.need != 40
+    assert served.recorder.series().need[-2:].tolist() == [40, 0]
+    assert served.snapshot().head is None
 
 
 def test_everyone_behind_a_refused_head_is_judged() -> None:
     """Memory refuses the head, so each one behind it is refused too, and is told so once.
 
-    Seven of 8 slots fill blocks of 8 but one; an eighth is told to wait; then the oldest grows
-    by chunks of 16 slots over the youngest two.
+    Eight requests hold the eight blocks and a ninth is refused. When all of them need a second
+    block, 0 to 3 preempt 7 to 4; then 4 is refused at the head, with 5, 6 and 7 behind it.
     """
     served = engine("paged", {"memory.slots": 64, "memory.context": 64, "paged.block_size": 8})
-    layout, scheduler = served.layout, served.scheduler
-    served.submit([request(i, 8, 30) for i in range(8)])
-    served.step()
-    served.submit([request(8, 8, 1)])
-    served.step()
-    run_steps(served, 1)
-    waiting = [s for s in scheduler.waiting if s.request.id != scheduler.waiting[0].request.id]
-    assert not layout.fits(8) and scheduler.head is not None and len(waiting) > 1
-    assert all(s.first_refusal for s in scheduler.waiting)
+    served.submit([request(i, 8, 30) for i in range(9)])
+    run_steps(served, 3)
+    waiting = {w.request.id: w.first_refusal for w in served.scheduler.waiting}
+    assert waiting == dict.fromkeys([4, 5, 6, 7, 8], CAPACITY)
 
 
 @BOTH
@@ -281,15 +274,14 @@ def assert_tokens_in_order(spy: Spy, asked: list[Request], served: Engine) -> No
 def test_admission_verdict_is_recorded_with_its_numbers() -> None:
     """The event log shows other numbers than those that decided."""
     served = lane("contiguous", {"contiguous.compaction": "on_refusal"})
-    served.submit([request(0, 20, 2), request(1, 20, 9), request(2, 20, 2)])
+    served.submit([request(0, 20, 2), request(1, 10, 9)])
     run_steps(served, 3)
     served.submit([request(3, 30, 1)])
     served.step()
-    admitted = events(served, "admit")[-1]
-    moved = events(served, "move")[-1]
-    assert (admitted.verdict, admitted.need, admitted.free, admitted.largest) == (
-        "admitted", 30, 36, 21)  # fmt: skip
-    assert (moved.request, moved.slots) == (3, served.counters().slots_moved)
+    admitted, moved = events(served, "admit")[-1], events(served, "move")[-1]
+    numbers = admitted.verdict, admitted.need, admitted.free, admitted.largest
+    assert numbers == ("admitted", 30, 46, 25)
+    assert (moved.request, moved.slots, served.counters().slots_moved) == (3, 13, 13)
 
 
 def test_snapshot_shows_the_queue_and_the_running() -> None:

@@ -60,11 +60,6 @@ def test_after_the_grace_the_runner_is_closed(hub):
     assert runner is not one.lease("a", dry)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Hub._end closes a runner that was leased while it waited for the lock",
-)
 def test_a_lease_in_the_very_moment_of_the_end_keeps_its_runner(hub):
     """The session would get a runner that is closed under it."""
     one = hub(grace=0.0)

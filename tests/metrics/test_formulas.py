@@ -29,6 +29,7 @@ def pool(
         0.0,
         int(size.sum()),
         grain,
+        grain > 1,
         8,
         free if grain > 1 else biggest,
         Columns(start, size, used, owner, (owner != HOLE).astype(int)),
@@ -92,10 +93,10 @@ def test_how_many_fit() -> None:
     """Holes 300 and 100: of 100 three and one; paged with 25 free blocks of 16: ceil(100/16)=7."""
     holes = np.array([300, 100])
     sizes = np.array([100, 150, 301])
-    assert metrics.how_many_fit(holes, 1, 400, sizes).tolist() == [4, 2, 0]
+    assert metrics.how_many_fit(holes, None, 400, sizes).tolist() == [4, 2, 0]
     assert metrics.how_many_fit(holes, 16, 400, sizes).tolist() == [3, 2, 1]
     assert metrics.bound_fit(400, sizes).tolist() == [4, 2, 1]
-    assert metrics.how_many_fit(np.zeros(0, np.int64), 1, 0, sizes).tolist() == [0, 0, 0]
+    assert metrics.how_many_fit(np.zeros(0, np.int64), None, 0, sizes).tolist() == [0, 0, 0]
 
 
 def test_breakdowns() -> None:

@@ -90,7 +90,7 @@ def test_shipped_model_equals_transformers() -> None:
                 np.testing.assert_allclose(found[i][-1][1], row.numpy(), atol=2e-3, rtol=1e-3)
 
 
-def test_rows_do_not_depend_on_the_batch(model: ServingModel) -> None:
+def test_rows_do_not_depend_on_the_batch(serving: ServingModel) -> None:
     """Two lanes with different batches would drift apart: equal to the bit, alone or among
     others."""
     rng = np.random.default_rng(5)
@@ -99,7 +99,7 @@ def test_rows_do_not_depend_on_the_batch(model: ServingModel) -> None:
     def last(ids: list[int], name: str) -> dict[int, bytes]:
         layout = LAYOUTS[name](small({"memory.slots": 2048}))
         store = KVStore(
-            model.shape, 2048, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=False
+            serving.shape, 2048, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=False
         )
         batch = []
         for i in ids:
@@ -107,7 +107,7 @@ def test_rows_do_not_depend_on_the_batch(model: ServingModel) -> None:
             layout.append(i, 40)
             batch.append(Chunk(request(i, 40, 1), 0, 40, True))
         rows = flatten(batch, layout.table, tokens)
-        logits = CpuDecoder(model, store, layout.table).logits(rows)
+        logits = CpuDecoder(serving, store, layout.table).logits(rows)
         return {i: row.tobytes() for i, row in zip(ids, logits, strict=True)}
 
     with torch.inference_mode():

@@ -41,6 +41,7 @@ def snapshot(
         1.0,
         int(size.sum()),
         grain,
+        grain > 1,
         64,
         admissible,
         Columns(start, size, used, owner, (~free).astype(np.int64)),

@@ -112,9 +112,6 @@ def test_long_series_are_thinned_to_true_points(count):
         599,
         pytest.param(
             600,
-            marks=pytest.mark.xfail(
-                strict=True, raises=AssertionError, reason="capacity._thin drops it"
-            ),
         ),
         601,
     ],
@@ -153,7 +150,7 @@ def test_over_size_counts_what_fits(preset):
         shot, sizes = shots[name], np.array(trace["x"])
         free = shot.free
         expected = (
-            bound_fit(free, sizes) if bound else how_many_fit(holes(shot), shot.grain, free, sizes)
+            bound_fit(free, sizes) if bound else how_many_fit(holes(shot), shot.block, free, sizes)
         )
         assert expected.tolist() == trace["customdata"]
         assert [max(n, 0.5) for n in expected.tolist()] == trace["y"]
@@ -161,11 +158,6 @@ def test_over_size_counts_what_fits(preset):
         assert sizes[0] == 16 and sizes[-1] == 2048
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a paged lane with blocks of 1 is taken for a contiguous one (grain == 1)",
-)
 def test_blocks_of_one_slot_need_no_single_hole():
     """A paged pool with blocks of 1 would be shown as if it could fragment."""
     paged = shots_after("chat-and-documents", 300, ("paged.block_size", 1))["paged"]

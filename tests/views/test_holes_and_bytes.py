@@ -78,11 +78,6 @@ def test_parts_are_those_of_the_metrics(preset):
         assert [f"{n:,}" for n in slots] == [row[0] for row in bar["customdata"]]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a paged lane with blocks of 1 is taken for a contiguous one (grain == 1)",
-)
 def test_blocks_of_one_slot_waste_nothing():
     """Scattered free blocks of 1 would be called waste, though any request can use them."""
     shot = shots_after("chat-and-documents", 300, ("paged.block_size", 1))["paged"]

@@ -47,9 +47,6 @@ def test_the_picture_of_blocks_of_any_size(block):
     [
         pytest.param(
             1,
-            marks=pytest.mark.xfail(
-                strict=True, raises=AssertionError, reason="grain == 1 is taken for contiguous"
-            ),
         ),
         16,
     ],
@@ -139,11 +136,6 @@ def test_no_ghost_without_reason():
     assert _shapes(paged, Verdict(CAPACITY, 16, 8, 8), "paged") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a paged lane with blocks of 1 is taken for a contiguous one (grain == 1)",
-)
 def test_no_ghost_in_blocks_of_one_slot():
     """A paged pool would look as if it needed one hole."""
     shot = shots_after("chat-and-documents", 100, *SMALL, ("paged.block_size", 1))["paged"]

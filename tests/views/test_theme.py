@@ -36,6 +36,27 @@ def test_hues_stay_apart(theme):
     assert min(np.linalg.norm(oklab(a) - oklab(b)) for a, b in pairs) >= 0.06
 
 
+# Machado, Oliveira and Fernandes 2009, severity 1, on linear sRGB
+VISIONS = {
+    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216),
+               (-0.003882, -0.048116, 1.051998)),
+    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413),
+               (-0.011820, 0.042940, 0.968881)),
+    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602),
+               (0.004733, 0.691367, 0.303900)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@BOTH
+def test_hues_stay_apart_for_every_vision(theme, vision):
+    """Two requests side by side look like one to one man in twelve."""
+    matrix = np.array(VISIONS[vision])
+    seen = [oklab_of(np.clip(matrix @ linear(hue), 0, 1)) for hue in (*theme.hues, theme.hole)]
+    pairs = itertools.combinations(seen, 2)
+    assert min(np.linalg.norm(a - b) for a, b in pairs) >= 0.09
+
+
 @BOTH
 def test_holes_differ_from_requests(theme):
     """A request in some hue would look like a hole, or a stuck hole like any other."""
@@ -69,6 +90,11 @@ def contrast(a: str, b: str) -> float:
 
 def oklab(colour: str) -> np.ndarray:
     """L, a, b (Ottosson 2020)."""
+    return oklab_of(linear(colour))
+
+
+def oklab_of(light: np.ndarray) -> np.ndarray:
+    """OKLab of linear light."""
     lms = np.array(
         [
             [0.4122214708, 0.5363325363, 0.0514459929],
@@ -83,7 +109,7 @@ def oklab(colour: str) -> np.ndarray:
             [0.0259040371, 0.7827717662, -0.8086757660],
         ]
     )
-    return lab @ np.cbrt(lms @ linear(colour))
+    return lab @ np.cbrt(lms @ light)
 
 
 def linear(colour: str) -> np.ndarray:

@@ -101,11 +101,6 @@ def test_a_calm_run_remembers_the_last_false_refusal():
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="words._elsewhere: not running and not waiting is taken for served",
-)
 def test_a_request_that_did_not_arrive_is_not_called_served():
     """In a closed loop the other lane may be behind: it has not seen the request yet."""
     told = verdict(
@@ -118,11 +113,6 @@ def test_a_request_that_did_not_arrive_is_not_called_served():
     assert "served" not in told.detail
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="words._elsewhere: not running and not waiting is taken for served",
-)
 def test_a_request_that_was_turned_away_is_not_called_served():
     """The page would praise a lane for what it refused."""
     changes = {"engine.queue_limit": 3, "mix.rate": 1.5, "mix.long_share": 0.3}
@@ -138,11 +128,6 @@ def test_a_request_that_was_turned_away_is_not_called_served():
                     assert "served" not in told.detail
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="words.verdict: no refused head is taken for nobody waiting or refused",
-)
 def test_refused_for_good_is_not_called_placed():
     """With on_refusal = refuse the page would say that all is well while requests are refused."""
     built = lanes_after(
@@ -153,11 +138,6 @@ def test_refused_for_good_is_not_called_placed():
     assert verdict(shots, NOBODY).text != "Every request that arrived has its place."
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="words.verdict: no refused head is taken for nobody waiting or refused",
-)
 def test_waiting_for_a_seat_is_not_called_placed():
     """Requests wait because of max_running or the token budget, and the page says none does."""
     built = lanes_after(
@@ -204,11 +184,6 @@ def test_key_figures_of_a_paged_lane():
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a paged lane with blocks of 1 is taken for a contiguous one (grain == 1)",
-)
 def test_key_figures_of_blocks_of_one_slot():
     """With blocks of 1 the paged lane would be explained by holes."""
     built = lanes_after("chat-and-documents", 100, ("paged.block_size", 1))
