@@ -53,6 +53,8 @@ def build_lanes(
 
     Raises CapacityError when a pool does not fit; the pools taken so far are given back.
     """
+    if backend is None and not config.dry:
+        backend = load_backend(config.model)
     engines: dict[str, Engine] = {}
     try:
         for name in names:
@@ -80,7 +82,6 @@ def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tupl
     """(forward, slot_bytes)"""
     if config.dry:
         return DryForward(), ModelShape().slot_bytes(DRY_ELEMENT_BYTES)
-    backend = backend or load_backend(config.model)
     from kvviz.caches.store import KVStore
     from kvviz.model.forward import ModelForward
 

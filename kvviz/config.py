@@ -172,14 +172,19 @@ class RunConfig:
             else:
                 yield outer.name, value, outer.metadata
 
+    @staticmethod
+    def types() -> dict[str, type]:
+        """The type of every setting by its path. (A value may be an int where a float is meant.)"""
+        return {path: type(value) for path, value, _ in RunConfig().walk()}
+
     def replace(self, changes: Mapping[str, Any]) -> RunConfig:
         """A copy with `{"a.b": value}` applied; strings are read as the field's type."""
-        known = {path: value for path, value, _ in self.walk()}
+        known = self.types()
         parts: dict[str, Any] = {}
         for path, raw in changes.items():
             if path not in known:
                 raise ConfigError(f"unknown setting {path!r}. Known: {', '.join(known)}.")
-            value = _read(path, raw, type(known[path]))
+            value = _read(path, raw, known[path])
             section, _, name = path.rpartition(".")
             if section:
                 parts.setdefault(section, {})[name] = value
@@ -231,10 +236,8 @@ def _read(path: str, raw: Any, kind: type) -> Any:
         if raw.lower() in ("false", "0", "no", "off"):
             return False
         raise ConfigError(f"{path}={raw}: true or false was expected.")
-    if kind is int and isinstance(raw, float) and raw == int(raw):
-        return int(raw)
     try:
-        if kind is int and isinstance(raw, float):
+        if kind is int and isinstance(raw, float) and not raw.is_integer():
             raise ValueError
         return kind(raw)
     except (TypeError, ValueError) as error:

@@ -30,11 +30,6 @@ def test_dry_lanes_need_no_backend() -> None:
             assert engine.slot_bytes == ModelShape().slot_bytes(4) == 2 * 4 * 2 * 32 * 4
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_forward loads the backend for each lane when none is given: the weights are in "
-    "memory twice and every lane has a budget of its own",
-)
 def test_backend_is_loaded_once_for_all_lanes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ const CHARTS = [
   ["time", "Free vs admissible, over time", "Free and admissible slots over the last steps, with a mark for every refusal"],
   ["size", "How many requests of size r fit now", "How many requests of each size fit now, by lane"],
   ["holes", "Holes by size", "Number of holes in bins of doubling size, by lane"],
-  ["bytes", "Where the pool is", "Shares of the pool by use, by lane and view"],
+  ["bytes", "Where the bytes are", "Shares of the pool by use, by lane and view"],
 ];
 const KEYS = {
   map: [["hatch", "reserved", "reserved, unwritten"], ["fill", "hole", "hole"],
@@ -133,7 +133,7 @@ class View {
     this.note(frame.state === "failed" ? frame.message : "");
     put(this.find("again"), frame.state === "failed" ? "Restart" : "Reset");
     chips(this.find("chips"), frame.status);
-    put(this.find("stamp"), frame.stamp);
+    put(this.find("stamp"), `${frame.stamp} | ${location.href}`);
     for (const [name, colour] of Object.entries(frame.legend)) {
       this.root.style.setProperty(`--kv-c-${name}`, colour);
     }

@@ -15,7 +15,10 @@ _CSS = """<style>
 [data-testid=stSidebarUserContent] { padding: 0 1rem 1rem; }
 [data-testid=stSidebar] [data-testid=stVerticalBlock] { gap: .35rem; }
 [data-testid=stSidebar] [data-testid=stMarkdown]:not(:first-child) { margin-top: .7rem; }
-@media (max-width: 768px) { .stMainBlockContainer { padding-top: 2.8rem; } }
+@media (max-width: 768px) {
+  .stMainBlockContainer { padding-top: 3rem; }
+  [data-testid=stHeader] { height: 2.8rem; min-height: 2.8rem; }
+}
 </style>"""
 
 

@@ -1,7 +1,7 @@
 """One visual language: colours by meaning, for light and dark; layout defaults; formats.
 
 A lane has one colour everywhere. The twelve hues are chosen by search so that any two, and each
-and a hole, stay 0.1 apart in OKLab under normal, protan, deutan and tritan vision; identity comes
+and a hole, stay 0.085 apart in OKLab under normal, protan, deutan and tritan vision; identity comes
 from hover, colour only separates neighbours.
 """
 
@@ -48,18 +48,18 @@ LIGHT = Theme(
     "#dfe5ee",
     "#b42318",
     (
-        "#8fb9a9",
-        "#6f0f82",
-        "#b4481e",
-        "#a989c2",
-        "#f16935",
-        "#861309",
-        "#b26c77",
-        "#e7aaf5",
-        "#374cbe",
-        "#68526c",
-        "#7271eb",
-        "#5ce483",
+        "#43a6c3",
+        "#815c0a",
+        "#e9b452",
+        "#475cad",
+        "#c28e24",
+        "#80c7f8",
+        "#b24f63",
+        "#787bd2",
+        "#524c77",
+        "#c3bfa2",
+        "#9e997d",
+        "#8b2b42",
     ),
 )
 DARK = Theme(
@@ -78,18 +78,18 @@ DARK = Theme(
     "#2a3240",
     "#ff8a80",
     (
-        "#a9d69e",
-        "#4f48bf",
-        "#a13124",
-        "#5d7bf1",
-        "#ae6aa8",
-        "#73b6fa",
-        "#7a4a76",
-        "#db551d",
-        "#fadf27",
-        "#2bfdf4",
-        "#c8b222",
-        "#8ba386",
+        "#796006",
+        "#55e9d1",
+        "#d9ad8a",
+        "#e27d9e",
+        "#5658ab",
+        "#85bcf5",
+        "#9c3e60",
+        "#ac8261",
+        "#d3d56b",
+        "#a7a83b",
+        "#7e6e9b",
+        "#5c8cda",
     ),
 )
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}

@@ -135,16 +135,20 @@ def _nobody_refused(snapshots: Mapping[str, Snapshot]) -> str:
     for name, snapshot in snapshots.items():
         if snapshot.counters.waiting:
             return (
-                f"{name.capitalize()} lets {number(snapshot.counters.waiting)} requests wait for "
-                "their turn in a batch; memory holds nobody back."
+                f"{name.capitalize()}: {_requests(snapshot.counters.waiting)} waiting for a turn "
+                "in the batch; memory holds nobody back."
             )
     for name, snapshot in snapshots.items():
         if snapshot.counters.dropped:
             return (
                 f"Nobody waits. {name.capitalize()} has turned "
-                f"{number(snapshot.counters.dropped)} requests away so far."
+                f"{_requests(snapshot.counters.dropped)} away so far."
             )
     return "Every request that arrived has its place."
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{number(count)} requests"
 
 
 def _calm(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None]) -> str:
@@ -157,5 +161,5 @@ def _calm(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None]) -
             )
     false = sum(snapshot.counters.false_refusals for snapshot in snapshots.values())
     if false:
-        return f"{number(false)} requests were refused earlier in spite of enough free memory."
+        return f"Refused earlier in spite of enough free memory: {_requests(false)}."
     return "No request has been refused in spite of enough free memory."

@@ -44,13 +44,13 @@ class RequestStream:
         self._table = np.empty((0, 5))
         self._hash = hashlib.sha256()
         self._hashed = 0
-        self._clipped = 0
+        self._clipped: list[int] = []  # ids, ascending
         self.reconfigure(mix)
 
     def reconfigure(self, mix: Mix) -> None:
         """The next request that is drawn follows this mix."""
-        self.mix = mix
         self._fitted = load_mix(mix.trace) if mix.trace else None
+        self.mix = mix
         self._divide = self._divisor(self._fitted)
 
     @property
@@ -64,7 +64,7 @@ class RequestStream:
 
     @property
     def scaling(self) -> Scaling:
-        return Scaling(self._divide, self._clipped, self.drawn)
+        return Scaling(self._divide, len(self._clipped), self.drawn)
 
     def take(self, cursor: int, step: int, outstanding: int) -> list[Request]:
         """Requests from index `cursor` on that a lane receives at this step.
@@ -89,6 +89,8 @@ class RequestStream:
         """Drop what no lane has taken yet (index `cursor` on); it is drawn under the new mix,
         with arrivals counted from `step`."""
         del self._requests[cursor - self._first :]
+        while self._clipped and self._clipped[-1] >= cursor:
+            self._clipped.pop()
         self._clock = float(step)
 
     def _due(self, request: Request, step: int, outstanding: int) -> bool:
@@ -136,7 +138,7 @@ class RequestStream:
         output = max(1, round(self._length(mix.outputs, u_output, mix.output_mean, "output")))
         prompt = max(1, round(prompt))
         if prompt + output - 1 > self._context:
-            self._clipped += 1
+            self._clipped.append(self.drawn)
             output = min(output, max(1, self._context // 2))
             prompt = min(prompt, self._context - output + 1)
         return prompt, output

@@ -202,6 +202,14 @@ def test_next_fit_goes_on_from_the_last_allocation() -> None:
     assert [allocator.allocate(1), allocator.allocate(2)] == [Region(79, 1), Region(48, 2)]
 
 
+def test_next_fit_does_not_go_back_for_what_was_freed() -> None:
+    """The search goes on from the end of the last region, not from its start, although that is
+    a hole by now."""
+    allocator = pool_with_holes("next", (10, 5), (40, 10))
+    allocator.free(allocator.allocate(5))
+    assert allocator.allocate(3) == Region(40, 3)
+
+
 def test_refusal_changes_nothing() -> None:
     """A refused allocation moves the rover or loses a hole."""
     allocator = pool_with_holes("next", (10, 5), (40, 10))

@@ -10,10 +10,11 @@ from playwright.sync_api import sync_playwright
 from tests.browser.chromium import ARGUMENTS, find
 from tests.browser.conftest import Server, Visit
 
-STEP = 420
+STEP = 340
 FALSE_REFUSAL = (
     "() => document.querySelector('[data-kv=verdict]').dataset.tone === 'alarm' && "
-    f"window.__kvviz.step > {STEP}"
+    "parseInt(document.querySelector('[data-kv=lane-contiguous] .kv-figure b').innerText"
+    f".replace(',', '')) > 2500 && window.__kvviz.step > {STEP}"
 )
 
 
