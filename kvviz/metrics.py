@@ -100,9 +100,8 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
     internal = int((held - np.minimum(life, held)).sum())
     hole_sizes = holes(snapshot)
     free = int(hole_sizes.sum())
-    fit = int(how_many_fit(hole_sizes, snapshot.block, free, np.array([max(ask, 1)]))[0])
-    if snapshot.paged:
-        external = free - (free // snapshot.grain) * snapshot.grain if fit else free
+    if snapshot.block is not None:
+        external = free % snapshot.block
     else:
         external = free - int(hole_sizes[hole_sizes >= max(ask, 1)].sum())
     return Breakdown(written, reserved, internal, external, snapshot.capacity)

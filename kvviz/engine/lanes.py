@@ -45,6 +45,8 @@ class Lanes:
         """Take settings that need no restart; the mix holds from the next arrival on."""
         live, restart = self.config.differences(config)
         assert not restart, f"these need a restart: {restart}"
+        if not live:
+            return
         if any(path.startswith("mix.") for path in live):
             self.stream.reconfigure(config.mix)
             self.stream.redraw(max(self._cursor.values()), self.step_count)

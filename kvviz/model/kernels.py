@@ -190,14 +190,6 @@ def attend(qkv, k_store, v_store, table, piece, rows, positions, heads, scores, 
             _mix(scores, v_store[h], line, piece, count, o)
 
 
-@njit(**_OPTIONS)
-def slots_of(table, piece, rows, positions, out):
-    """out[n] = slot of the token at positions[n] of the sequence in table line rows[n]."""
-    for n in range(len(rows)):
-        p = positions[n]
-        out[n] = table[rows[n], p // piece] + p % piece
-
-
 @njit(cache=True, nogil=True)
 def _mix64(z):
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -24,8 +24,9 @@ def fixed(u: float, mean: float, _spread: float) -> float:
 
 
 def uniform(u: float, mean: float, spread: float) -> float:
-    """Uniform with this mean and standard deviation spread * mean (cut below 1)."""
-    half = math.sqrt(3) * spread * mean
+    """Uniform with this mean and standard deviation spread * mean, or less where lengths below 1
+    would be needed for it."""
+    half = min(math.sqrt(3) * spread * mean, mean - 1)
     return mean + (2 * u - 1) * half
 
 

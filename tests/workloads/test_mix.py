@@ -44,6 +44,13 @@ def test_fitted_mixes_reproduce_their_means(name: str) -> None:
     assert raw["source"]
 
 
+@pytest.mark.parametrize("spread", [0.5, 0.8, 2.0])
+def test_wide_uniform_lengths_keep_their_mean(spread: float) -> None:
+    """A cut at 1 would make requests longer than the slider says."""
+    found = np.mean([max(1, DISTRIBUTIONS["uniform"](u, 200.0, spread)) for u in GRID])
+    assert found == pytest.approx(200, rel=0.01)
+
+
 def test_copula_ties_outputs_to_prompts() -> None:
     """Correlation of the normal scores is the r that was asked for."""
     mix = load_mix("azure-chat-2023")
