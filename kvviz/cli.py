@@ -21,8 +21,11 @@ MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0, or 2 for what a person can fix (one line on standard error)."""
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
     try:
+        if words[:1] == ["train"]:  # its own parser: building it here would load torch
+            return _train(words[1:])
+        args = _parser().parse_args(words)
         return args.command(args)
     except KvvizError as error:
         print(f"kvviz: {error}", file=sys.stderr)
@@ -69,9 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)
 
-    train = commands.add_parser("train", help="train the shipped model anew", add_help=False)
-    train.add_argument("rest", nargs=argparse.REMAINDER)
-    train.set_defaults(command=_train)
+    commands.add_parser("train", help="train the shipped model anew", add_help=False)
     return parser
 
 
@@ -114,10 +115,10 @@ def _bench(args: argparse.Namespace) -> int:
     return 0
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(words: list[str]) -> int:
     from kvviz.model.train import main as train_main
 
-    return train_main(args.rest)
+    return train_main(words)
 
 
 def _write(report: dict, where: str | None) -> None:

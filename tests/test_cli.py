@@ -159,6 +159,14 @@ def test_a_pool_that_does_not_fit_takes_one_line(capsys, monkeypatch):
     assert "does not fit" in err
 
 
+def test_train_takes_its_own_options(capsys, tmp_path):
+    """`python -m kvviz train --out FOLDER` must reach the trainer, not end in a usage line."""
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--help"])
+    assert ended.value.code == 0
+    assert "--out" in capsys.readouterr().out
+
+
 def test_very_many_steps_take_one_line_or_run(capsys):
     """The recorder would ask for terabytes before the first step, and end in a traceback."""
     assert main(["run", "--dry", "--steps", str(10**14)]) == 2

@@ -355,7 +355,8 @@ def _card_training(measured: TrainReport) -> str:
             f"tokens ({measured.tokens:,} in all), seed {plan.seed}, context {plan.context}: "
             f"{windows} windows of {length} tokens up to step {full:,}, then {plan.batch} of "
             f"{plan.context}. AdamW, peak rate {PEAK_RATE:g}, cosine with {WARMUP_STEPS} steps of "
-            f"warm-up, gradient norm clipped at {CLIP_NORM:g}, bfloat16 autocast. "
+            f"warm-up, gradient norm clipped at {CLIP_NORM:g}, bfloat16 "
+            "autocast, torch.compile where a C++ compiler was found. "
             f"{measured.seconds / 60:.1f} minutes on one CPU thread, "
             f"{measured.tokens / measured.seconds:,.0f} tokens/s with the measures included.",
             "",

@@ -195,17 +195,11 @@ def stamp(published: Published) -> str:
 
 def _status(published: Published) -> list[dict[str, str]]:
     """What was checked, as (label, tone, help)."""
-    rows = [
-        _chip(
-            "real tensors",
-            "good",
-            f"K and V lie in torch tensors on "
-            f"{published.device}; a small decoder writes and reads them",
-        )
-        if not published.config.dry
-        else _chip("dry", "warn", "memory only: no model, no tensors")
-    ]
-    rows.append(_chip(published.device or "loading", "plain", "where the pools are"))
+    if not published.lanes:
+        return []
+    rows = [_kind(published)]
+    if published.device:
+        rows.append(_chip(published.device, "plain", "where the pools are"))
     if published.compared:
         rows.append(
             _chip(
@@ -230,6 +224,17 @@ def _status(published: Published) -> list[dict[str, str]]:
         )
     rows += _scaling(published)
     return rows
+
+
+def _kind(published: Published) -> dict[str, str]:
+    if published.config.dry:
+        return _chip("dry", "warn", "memory only: no model, no tensors")
+    return _chip(
+        "real tensors",
+        "good",
+        f"K and V lie in torch tensors on {published.device}; a small decoder writes and reads "
+        "them",
+    )
 
 
 def _scaling(published: Published) -> list[dict[str, str]]:

@@ -107,7 +107,8 @@ class View {
     const began = performance.now();
     const frame = JSON.parse(await inflate(buffer));
     if (this.closed) return;
-    delete this.root.dataset.stale;
+    if (frame.state === "failed") this.root.dataset.stale = "";
+    else delete this.root.dataset.stale;
     this.text(frame);
     Object.assign(this.hover, frame.hover);
     await this.draw(frame);
@@ -125,6 +126,9 @@ class View {
       put(this.find("text"), frame.verdict.text);
       put(this.find("detail"), frame.verdict.detail);
       this.speak(frame.verdict.text);
+    } else {
+      put(this.find("text"), frame.state === "failed" ? "The engine could not start."
+        : "Loading the model and the kernels…");
     }
     put(this.find("step"), `step ${frame.step.toLocaleString("en")}`);
     const running = frame.state === "running";
