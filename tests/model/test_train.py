@@ -11,7 +11,7 @@ import torch
 from kvviz.model import train as training
 from kvviz.model import weights
 from kvviz.model.corpus import Corpus, Document
-from kvviz.model.train import Plan, TrainReport
+from kvviz.model.plan import FINAL_SHARE, PEAK_RATE, Plan, TrainReport
 from kvviz.shapes import ModelShape
 
 SHAPE = ModelShape(hidden_size=48, intermediate_size=64, num_hidden_layers=2, head_dim=8)
@@ -88,7 +88,7 @@ def test_rate_rises_then_falls() -> None:
     rates = [plan.rate(step) for step in range(plan.steps)]
     assert rates[0] < rates[50] < rates[99] == max(rates)
     assert rates[99:] == sorted(rates[99:], reverse=True)
-    assert rates[-1] == pytest.approx(training.PEAK_RATE * training.FINAL_SHARE, rel=0.01)
+    assert rates[-1] == pytest.approx(PEAK_RATE * FINAL_SHARE, rel=0.01)
 
 
 def test_batches_are_windows_of_the_stream() -> None:
