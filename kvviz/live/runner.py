@@ -184,7 +184,10 @@ class LiveRunner:
             return False
         unseen = time.monotonic() - self._seen
         if self._single_steps or not (self._paused or unseen > self._sleep_after):
-            self._state = RUNNING
+            if self._paused:
+                self._state = RUNNING  # one step: the picture stays that of a paused run
+            else:
+                self._show(RUNNING)  # at once, for the next publication may be some steps away
             return True
         if self._latest.step != self._lanes.step_count:  # the last steps were not shown yet
             self._guard(self._publish)
