@@ -56,6 +56,7 @@ class View {
     this.root = scaffold(parent, data.lanes);
     this.find = (name) => this.root.querySelector(`[data-kv="${name}"]`);
     this.closed = false;
+    this.ended = new AbortController();
     this.listen();
     this.start();
   }
@@ -163,6 +164,7 @@ class View {
       await nextPaint();
       const node = this.find(name);
       if (!node || this.closed) continue;
+      if (node.kvHeld) { node.kvWaiting = figure; continue; }
       await this.react(name, node, figure);
       if (name.startsWith("map-")) this.probe.maps += 1; else this.probe.charts += 1;
     }
@@ -188,6 +190,22 @@ class View {
     if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
   }
 
+  /* A redraw would cancel a zoom that is being dragged: the newest figure waits for its end. */
+  holdWhileDragged(name, node) {
+    node.addEventListener("pointerdown", () => { node.kvHeld = true; }, true);
+    const release = () => {
+      if (!node.kvHeld) return;
+      setTimeout(() => {
+        node.kvHeld = false;
+        const figure = node.kvWaiting;
+        node.kvWaiting = null;
+        if (figure && !this.closed) this.react(name, node, figure);
+      }, 50);
+    };
+    window.addEventListener("pointerup", release, { capture: true, signal: this.ended.signal });
+    window.addEventListener("pointercancel", release, { capture: true, signal: this.ended.signal });
+  }
+
   /* Saves a map: the picture goes back into the layout, where Plotly's export finds it. */
   camera(name) {
     return {
@@ -201,6 +219,7 @@ class View {
 
   first(name, node) {
     this.plots[name] = node;
+    this.holdWhileDragged(name, node);
     if (node.kvCanvas) node.on("plotly_afterplot", () => paint(node));
     node.on("plotly_relayout", (change) => {
       if (!Object.keys(change).some((key) => /axis\.(auto)?range/.test(key))) return;
@@ -257,6 +276,7 @@ class View {
   close() {
     this.closed = true;
     clearInterval(this.watch);
+    this.ended.abort();
     document.removeEventListener("visibilitychange", this.onVisible);
     if (this.socket) this.socket.close();
     for (const node of Object.values(this.plots)) {
