@@ -11,6 +11,8 @@ from pathlib import Path
 
 from kvviz.errors import CheckpointError
 
+END_OF_TEXT = 256  # the byte-level vocabulary: 0..255, and this
+
 
 @dataclass(frozen=True)
 class ModelShape:

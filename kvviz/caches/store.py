@@ -15,13 +15,12 @@ import time
 import numpy as np
 import torch
 
-from kvviz.caches.budget import PoolBudget
+from kvviz.caches.budget import MiB, PoolBudget
 from kvviz.caches.layout import Journal
 from kvviz.errors import CapacityError
 from kvviz.records import Move
 from kvviz.shapes import ModelShape
 
-MiB = 1 << 20
 POISONED = -1
 
 

@@ -18,8 +18,7 @@ from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
 from kvviz.records import WAITING_SHOWN, Counters, Request, Snapshot, Verdict
-
-END_OF_TEXT = 256
+from kvviz.shapes import END_OF_TEXT
 
 
 class Engine:

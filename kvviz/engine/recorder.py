@@ -37,14 +37,12 @@ class Recorder:
         self._rows = np.zeros((steps, len(FIELDS)), np.int64)
         self._count = 0
         self.events: deque[Event] = deque(maxlen=events)
-        self.events_seen = 0
 
     def add(self, row: tuple[int, ...], events: list[Event]) -> None:
         """`row` in the order of FIELDS."""
         self._rows[self._count % len(self._rows)] = row
         self._count += 1
         self.events.extend(events)
-        self.events_seen += len(events)
 
     def series(self, last: int | None = None) -> Series:
         """A copy of the newest `last` rows (all that are kept when None)."""

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-EOT = 256
+from kvviz.shapes import END_OF_TEXT
+
+EOT = END_OF_TEXT
 MAX_CLASS_BYTES = 4096
 HELD_OUT_PERCENT = 5
 PROMPT_BYTES = 200_000

@@ -16,8 +16,8 @@ from kvviz.model.decode_torch import TorchDecoder, rotate
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel
 from kvviz.records import Request
+from kvviz.shapes import END_OF_TEXT
 
-END_OF_TEXT = 256
 _TOLERANCE = 1e-3  # layer 0's K recomputed in another batch shape; bfloat16 needs more
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from kvviz.errors import CheckpointError
+from kvviz.model.corpus import read_prompts
 from kvviz.records import Request
+from kvviz.shapes import END_OF_TEXT
 
 PROMPTS = Path(__file__).resolve().parents[2] / "data" / "prompts.txt"
-END_OF_TEXT = 256
 
 
 class PromptText:
@@ -22,13 +23,12 @@ class PromptText:
 
     def __init__(self, path: Path = PROMPTS) -> None:
         try:
-            raw = path.read_bytes()
+            documents = read_prompts(path)
         except OSError as error:
             raise CheckpointError(
                 f"{path} is missing: it holds the text of the prompts. "
                 "`python -m kvviz train` writes it."
             ) from error
-        documents = [d for d in raw.split(b"\0") if d.strip()]
         pieces = [np.concatenate([[END_OF_TEXT], np.frombuffer(d, np.uint8)]) for d in documents]
         self._tokens = np.concatenate(pieces).astype(np.int32)
         self._starts = np.flatnonzero(self._tokens == END_OF_TEXT)

@@ -10,6 +10,7 @@ import json
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
 
@@ -76,6 +77,7 @@ def mix_names() -> list[str]:
     return sorted(path.stem for path in MIXES.glob("*.json"))
 
 
+@lru_cache(maxsize=32)  # frozen, and asked for with every frame
 def load_mix(name: str) -> FittedMix:
     """Raises ConfigError for an unknown name."""
     if name not in mix_names():
