@@ -19,7 +19,10 @@ LENGTHS = ("lognormal", "uniform", "fixed", "trace")
 FITS = ("first", "best", "worst", "next")
 RESERVATIONS = ("oracle", "pow2", "max", "exact")
 COMPACTIONS = ("off", "on_refusal")
-ON_REFUSAL = ("queue", "refuse")
+QUEUES = ("strict", "skip", "refuse")
+VICTIMS = ("youngest", "oldest", "priority")
+PREEMPTIONS = ("recompute", "swap")
+ADMISSIONS = ("chunk", "prompt", "limit")
 ENDS = ("mix", "model")
 
 
@@ -59,6 +62,15 @@ class Mix:
     long_share: float = setting(0.1, "share of requests with a long prompt", low=0, high=1)
     long_prompt: int = setting(1024, "prompt length of the long requests", low=1, high=65536)
     trace: str = setting("", "named mix fitted to a public trace (lengths = trace)")
+    prefix_share: float = setting(
+        0.0, "share of requests that begin with a shared prefix (a system prompt)", low=0, high=1
+    )
+    prefix_tokens: int = setting(128, "tokens in a shared prefix", low=1, high=65536)
+    prefixes: int = setting(4, "different shared prefixes", low=1, high=1024)
+    samples: int = setting(1, "answers wanted for each prompt (parallel samples)", low=1, high=16)
+    urgent_share: float = setting(
+        0.0, "share of requests of high priority: preempted last (victim priority)", low=0, high=1
+    )
     divide: int = setting(
         0,
         "divide the trace's lengths by this; 0: a power of two that "
@@ -92,6 +104,27 @@ class Paged:
     """The paged lane: fixed-size physical blocks under a logical sequence."""
 
     block_size: int = setting(16, "slots in a block", live=False, low=1, high=256)
+    prefix_sharing: bool = setting(
+        False, "share the full blocks of equal prefixes, found by a hash chain", live=False
+    )
+    admission: str = setting(
+        "prompt",
+        "a request is admitted when its first chunk, its whole prompt, or prompt and output limit "
+        "(then reserved at once) find free blocks",
+        choices=ADMISSIONS,
+    )
+    watermark: float = setting(
+        0.0, "share of the blocks that an admission must leave free", low=0, high=0.5
+    )
+    null_block: bool = setting(False, "block 0 is never handed out (vLLM's null block)", live=False)
+    page_blocks: int = setting(
+        0,
+        "blocks in a page of device memory, which returns only when all its blocks are free; "
+        "0: no pages",
+        live=False,
+        low=0,
+        high=4096,
+    )
 
 
 @dataclass(frozen=True)
@@ -102,10 +135,32 @@ class Engine:
         256, "tokens a step, prefill chunks and decodes together", low=1, high=8192
     )
     max_running: int = setting(64, "sequences served at once", low=1, high=1024)
-    on_refusal: str = setting(
-        "queue",
-        "a request that finds no place waits at the head of the queue, or is refused for good",
-        choices=ON_REFUSAL,
+    chunk: int = setting(
+        0,
+        "longest part of a prompt that one sequence writes in a step; 0: no limit",
+        low=0,
+        high=1 << 17,
+    )
+    queue: str = setting(
+        "strict",
+        "when the head finds no place: all wait (strict), those behind it that fit pass it (skip), "
+        "or it is refused for good (refuse)",
+        choices=QUEUES,
+    )
+    victim: str = setting(
+        "youngest", "who gives way when running requests need more memory", choices=VICTIMS
+    )
+    preemption: str = setting(
+        "recompute",
+        "a victim is computed anew, or its K and V are copied to host memory and back",
+        choices=PREEMPTIONS,
+    )
+    swap_slots: int = setting(
+        4096,
+        "slots of host memory for swapped sequences, in each lane",
+        live=False,
+        low=0,
+        high=1 << 22,
     )
     queue_limit: int = setting(
         64, "requests that may wait; one more is turned away", low=1, high=1 << 16

@@ -8,7 +8,7 @@ written to the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ QUEUED = "queued"
 REFUSALS = (NEVER, CAPACITY, FRAGMENTED, QUEUED)
 
 HOLE = -1  # the owner of a free row
+RESERVED = -2  # the owner of what no request can get: a null block, a rest behind the last block
 
 
 class Region(NamedTuple):
@@ -35,7 +36,7 @@ class Region(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Copy `size` slots from `source` to `target`; afterwards the source is free."""
+    """Copy `size` slots from `source` to `target`. What becomes of the source is another entry."""
 
     source: int
     target: int
@@ -50,10 +51,26 @@ class Freed(NamedTuple):
     size: int
 
 
+class SwappedOut(NamedTuple):
+    """Copy the K and V of these slots, in token order, to host memory under the request's id."""
+
+    request: int
+    slots: slice | np.ndarray
+
+
+class SwappedIn(NamedTuple):
+    """Copy tokens [start, stop) back from host memory, to the slots that the request has now."""
+
+    request: int
+    start: int
+    stop: int
+
+
 class Verdict(NamedTuple):
     """What a request gets, with the numbers that decided it.
 
-    `moved` is the price paid for it: slots copied by compaction or relocation.
+    moved: the price paid for it, slots copied by compaction, relocation or copy on write.
+    cached: leading tokens whose K and V were found in memory and need not be computed.
     """
 
     kind: str
@@ -61,6 +78,7 @@ class Verdict(NamedTuple):
     free: int
     largest: int
     moved: int = 0
+    cached: int = 0
 
     @property
     def admitted(self) -> bool:
@@ -71,7 +89,11 @@ class Verdict(NamedTuple):
 class Request:
     """What arrives. `limit` is the longest output it may ask for, `text` seeds its prompt.
 
-    `arrival` is a step, or -1 when requests come on demand (fixed concurrency).
+    arrival: a step, or -1 when requests come on demand (fixed concurrency).
+    shared: leading parts of the prompt that other requests may have too, as (key, tokens):
+    equal keys mean equal tokens.
+    samples: answers wanted for the one prompt; the others are served as siblings (`sibling`).
+    priority: the higher, the later it is preempted under the priority policy.
     """
 
     id: int
@@ -80,15 +102,27 @@ class Request:
     output_len: int
     limit: int
     text: int = 0
+    shared: tuple[tuple[int, int], ...] = ()
+    samples: int = 1
+    priority: int = 0
 
     @property
     def life(self) -> int:
         """Slots held at the end: prompt + output - 1."""
         return self.prompt_len + self.output_len - 1
 
+    def sibling(self, index: int) -> Request:
+        """Sample `index` (1 ..) of this request: the same prompt, an id of its own."""
+        return replace(self, id=self.id + index * SIBLINGS, samples=1)
+
+
+SIBLINGS = 1 << 24  # ids of a request's samples lie this far apart
+
 
 class Event(NamedTuple):
-    """One fact. `kind`: arrive, admit, refuse, drop, move, preempt, finish, change."""
+    """One fact. `kind`: arrive, admit, refuse, drop, share, fork, copy, move, preempt, swap_out,
+    swap_in, finish, change.
+    """
 
     step: int
     kind: str
@@ -103,7 +137,11 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Counters:
-    """Totals since the start of the run. `refused` counts requests by their first refusal."""
+    """Totals since the start of the run. `refused` counts requests by their first refusal.
+
+    cached: prompt tokens found in memory; copied: slots copied on write; swapped: slots copied
+    to host memory and back; bypassed: times a request was admitted past a head that waits.
+    """
 
     arrived: int = 0
     admitted: int = 0
@@ -117,6 +155,10 @@ class Counters:
     running: int = 0
     waiting: int = 0
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REFUSALS, 0))
+    cached: int = 0
+    copied: int = 0
+    swapped: int = 0
+    bypassed: int = 0
 
     @property
     def false_refusals(self) -> int:
@@ -130,13 +172,18 @@ class Counters:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows that tile the pool in address order, shape [rows] each; owner -1 is a hole."""
+    """Rows that tile the pool in address order, shape [rows] each; owner -1 is a hole.
+
+    refs: sequences that hold the row; a shared row names the oldest of them as its owner.
+    cached: slots in a hole that still hold a prefix which a request may use again.
+    """
 
     start: np.ndarray
     size: np.ndarray
     used: np.ndarray
     owner: np.ndarray
     refs: np.ndarray
+    cached: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,15 @@ def random_llama(shape: ModelShape, seed: int = 0) -> Llama:
 
 
 def random_prompt(request: Request) -> np.ndarray:
-    """Bytes int32 [prompt_len] fixed by `request.text`; stands for `model.prompts.PromptText`."""
-    rng = np.random.default_rng(request.text)
-    return rng.integers(0, 256, request.prompt_len).astype(np.int32)
+    """Bytes int32 [prompt_len] fixed by `request.shared` and `request.text`; stands for
+    `model.prompts.PromptText`."""
+    own = request.prompt_len - sum(length for _, length in request.shared)
+    return np.concatenate(
+        [
+            np.random.default_rng(key).integers(0, 256, length).astype(np.int32)
+            for key, length in [*request.shared, (request.text, own)]
+        ]
+    )
 
 
 @pytest.fixture(scope="session")

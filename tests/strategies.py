@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from kvviz.config import ARRIVALS, COMPACTIONS, FITS, ON_REFUSAL, RESERVATIONS, RunConfig
+from kvviz.config import (
+    ADMISSIONS,
+    ARRIVALS,
+    COMPACTIONS,
+    FITS,
+    PREEMPTIONS,
+    QUEUES,
+    RESERVATIONS,
+    VICTIMS,
+    RunConfig,
+)
 from kvviz.records import Region, Request
 
 
@@ -84,7 +94,20 @@ def run_configs(draw: st.DrawFn) -> RunConfig:
                 "mix.long_prompt": st.just(45),
                 "engine.token_budget": st.sampled_from([1, 9, 64]),
                 "engine.max_running": st.sampled_from([1, 4, 32]),
-                "engine.on_refusal": st.sampled_from(ON_REFUSAL),
+                "mix.samples": st.sampled_from([1, 1, 3]),
+                "mix.prefix_share": st.sampled_from([0.0, 0.7]),
+                "mix.prefix_tokens": st.sampled_from([5, 16]),
+                "mix.prefixes": st.just(2),
+                "mix.urgent_share": st.just(0.3),
+                "paged.prefix_sharing": st.booleans(),
+                "paged.admission": st.sampled_from(ADMISSIONS),
+                "paged.watermark": st.sampled_from([0.0, 0.1]),
+                "paged.null_block": st.booleans(),
+                "engine.chunk": st.sampled_from([0, 4]),
+                "engine.victim": st.sampled_from(VICTIMS),
+                "engine.preemption": st.sampled_from(PREEMPTIONS),
+                "engine.swap_slots": st.sampled_from([0, 30, 4096]),
+                "engine.queue": st.sampled_from(QUEUES),
                 "engine.queue_limit": st.sampled_from([1, 5, 64]),
                 "seed": st.integers(0, 1000),
             }

@@ -112,7 +112,7 @@ def test_values_are_read_as_the_field_s_type(path: str, raw: object, expected: o
     ("seed", "nan", "a whole number"),
     ("seed", "-1", "from 0 to"),
     ("contiguous.fit", "firts", "one of first, best, worst, next"),
-    ("engine.on_refusal", "", "one of queue, refuse"),
+    ("engine.queue", "", "one of strict, skip, refuse"),
 ])  # fmt: skip
 def test_wrong_value_says_what_was_expected(path: str, raw: object, wanted: str) -> None:
     """A value out of range gets in, or the message leaves out the setting or what it takes."""
@@ -203,7 +203,9 @@ def test_differences_split_live_from_restart() -> None:
 def test_what_needs_a_restart() -> None:
     """A setting that sizes the pool or seeds the run is said to be live, or the other way round."""
     restart = {path for path, _, meta in SETTINGS if not meta["live"]}
-    assert restart == {"memory.slots", "memory.context", "paged.block_size", "engine.ends",
+    assert restart == {"memory.slots", "memory.context", "paged.block_size", "paged.null_block",
+                       "paged.page_blocks", "paged.prefix_sharing", "engine.swap_slots",
+                       "engine.ends",
                        "engine.temperature", "engine.check_every", "seed", "dry",
                        "model"}  # fmt: skip
 

@@ -1,58 +1,126 @@
-"""A pool of fixed-size blocks with ref counts. Integers only.
+"""A pool of fixed-size blocks with ref counts, and the blocks that may be found again by content.
 
 The free list is a stack: the block that was freed last is handed out first, as serving engines
 do for blocks without a cached prefix. So a sequence's blocks scatter over the pool, and that is
 harmless: the block table puts them in order.
+
+A block that was registered under a key keeps its content when its last holder leaves: it counts
+as free, can be found by its key and shared again, and is evicted, least recently used first,
+only when the stack is empty. (vLLM's prefix caching works so; its queue holds both kinds.)
 """
 
 from __future__ import annotations
+
+from collections import OrderedDict
 
 import numpy as np
 
 
 class BlockPool:
-    """`count` blocks. `refs[i]` is how many sequences hold block i; 0 is free."""
+    """`count` blocks. `refs[i]` is how many sequences hold block i; 0 is free.
 
-    def __init__(self, count: int) -> None:
+    `null`: block 0 is held by the pool itself and never handed out (vLLM's null block).
+    """
+
+    def __init__(self, count: int, *, null: bool = False) -> None:
         self.count = count
+        self.null = null
         self.refs = np.zeros(count, np.int32)
-        # The top of the stack is the end of the array; block 0 goes first.
-        self._stack = np.arange(count - 1, -1, -1, dtype=np.int32)
-        self.free_blocks = count
+        self.refs[:null] = 1
+        # The top of the stack is the end of the array; the lowest block goes first.
+        self._stack = np.zeros(count, np.int32)
+        self._bare = count - null
+        self._stack[: self._bare] = np.arange(count - 1, null - 1, -1, dtype=np.int32)
+        self._key: dict[int, int] = {}
+        self._block: dict[int, int] = {}
+        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody holds, cached ones included."""
+        return self._bare + len(self._idle)
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that can be handed out at all."""
+        return self.count - self.null
+
+    def idle(self) -> np.ndarray:
+        """Ids of the free blocks that still hold a prefix, least recently used first."""
+        return np.fromiter(self._idle, np.int64, len(self._idle))
 
     def take(self, count: int) -> np.ndarray | None:
-        """Ids [count] of blocks that are now held once, or None when fewer are free."""
+        """Ids [count] of blocks that are now held once, or None when fewer are free.
+
+        Those taken beyond the stack are cached blocks: their content is lost (`evicts` tells
+        beforehand which they are).
+        """
         if count > self.free_blocks:
             return None
-        top = self.free_blocks
-        ids = self._stack[top - count : top][::-1].copy()
-        self.free_blocks = top - count
+        top = self._bare
+        bare = min(count, top)
+        ids = self._stack[top - bare : top][::-1].copy()
+        self._bare = top - bare
+        if bare < count:
+            ids = np.concatenate([ids, self._evict(count - bare)])
         self.refs[ids] = 1
         return ids
 
+    def evicts(self, count: int) -> int:
+        """How many cached blocks `take(count)` would evict."""
+        return max(0, count - self._bare)
+
     def share(self, ids: np.ndarray) -> None:
-        """One more holder for each of these live blocks."""
-        assert (self.refs[ids] > 0).all(), "share of a free block"
+        """One more holder for each of these blocks, live or cached."""
+        for block in ids[self.refs[ids] == 0].tolist():
+            assert block in self._idle, f"share of the free block {block}"
+            del self._idle[block]
         self.refs[ids] += 1
 
     def drop(self, ids: np.ndarray) -> np.ndarray:
-        """One holder less for each; returns the ids that became free.
+        """One holder less for each; returns the ids whose content is of no more use.
 
-        Blocks are pushed tail first, so that the head of a sequence is reused first.
+        Blocks are pushed tail first, so that the head of a sequence is reused first; of the
+        cached ones the tail is evicted first, for a prefix is of use to more requests.
         """
         assert len(np.unique(ids)) == len(ids), f"double free: a block stands twice in {ids}"
         assert (self.refs[ids] > 0).all(), f"double free of {ids[self.refs[ids] <= 0]}"
         self.refs[ids] -= 1
         freed = ids[self.refs[ids] == 0][::-1]
-        self._stack[self.free_blocks : self.free_blocks + len(freed)] = freed
-        self.free_blocks += len(freed)
+        if self._key:
+            kept = np.fromiter((b in self._key for b in freed.tolist()), bool, len(freed))
+            self._idle.update(dict.fromkeys(freed[kept].tolist()))
+            freed = freed[~kept]
+        self._stack[self._bare : self._bare + len(freed)] = freed
+        self._bare += len(freed)
         return freed
 
+    def register(self, block: int, key: int) -> None:
+        """A held block's content may be found under `key` from now on; the first one stays."""
+        assert self.refs[block] > 0, f"register of the free block {block}"
+        if key not in self._block and block not in self._key:
+            self._block[key] = block
+            self._key[block] = key
+
+    def find(self, key: int) -> int | None:
+        """The block, held or cached, with this content."""
+        return self._block.get(key)
+
     def check(self) -> None:
-        """Assert that the stack holds exactly the blocks without a holder, each once."""
-        stack = np.sort(self._stack[: self.free_blocks])
+        """Assert that free list and cache hold exactly the blocks without a holder, each once."""
+        free = np.sort(np.concatenate([self._stack[: self._bare], self.idle()]))
         unheld = np.flatnonzero(self.refs == 0)
-        assert np.array_equal(stack, unheld), (
+        assert np.array_equal(free, unheld), (
             f"{self.free_blocks} blocks on the free list, {len(unheld)} without a holder"
         )
         assert (self.refs >= 0).all(), "a block has a negative ref count"
+        assert {b: k for k, b in self._block.items()} == self._key, "keys and blocks disagree"
+        assert all(block in self._key for block in self._idle), "a cached block has no key"
+
+    def _evict(self, count: int) -> np.ndarray:
+        ids = np.empty(count, np.int32)
+        for i in range(count):
+            block, _ = self._idle.popitem(last=False)
+            del self._block[self._key.pop(block)]
+            ids[i] = block
+        return ids

@@ -17,7 +17,7 @@ import numpy as np
 from kvviz.allocators.compact import full_slide
 from kvviz.allocators.fits import CHOICES, FitAllocator
 from kvviz.allocators.reserve import RESERVATIONS
-from kvviz.caches.layout import AddressTable, Journal, classify
+from kvviz.caches.layout import AddressTable, Entry, Journal, classify
 from kvviz.config import RunConfig
 from kvviz.records import (
     ADMITTED,
@@ -44,6 +44,7 @@ class ContiguousLayout:
 
     grain = 1
     paged = False
+    copies_on_write = False
 
     def __init__(self, config: RunConfig) -> None:
         self.capacity = config.memory.slots
@@ -124,6 +125,9 @@ class ContiguousLayout:
 
     def held(self, request_id: int) -> int:
         return self._held[request_id].region.size
+
+    def note(self, entry: Entry) -> None:
+        self._journal.append(entry)
 
     def take_journal(self) -> Journal:
         journal, self._journal = self._journal, []

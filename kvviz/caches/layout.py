@@ -22,18 +22,28 @@ from kvviz.records import (
     Freed,
     Move,
     Request,
+    SwappedIn,
+    SwappedOut,
     Verdict,
 )
 
-Journal = list[Move | Freed]
+Entry = Move | Freed | SwappedOut | SwappedIn
+Journal = list[Entry]
 
 
 class Layout(Protocol):
-    """Questions change nothing; a refused call leaves everything as it was."""
+    """Questions change nothing; a refused call leaves everything as it was.
+
+    Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
+    many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
+    slots), `extras()` (what only this layout counts), `cached_slots()` (free slots that keep
+    their content).
+    """
 
     capacity: int
     grain: int
     paged: bool
+    copies_on_write: bool
     table: AddressTable
 
     @property
@@ -76,6 +86,9 @@ class Layout(Protocol):
 
     def reconfigure(self, config: RunConfig) -> None:
         """Take new settings that need no restart."""
+
+    def note(self, entry: Entry) -> None:
+        """Add to the journal what the scheduler decided (a swap)."""
 
     def take_journal(self) -> Journal:
         """Moves and freed regions since the last call, in order; empties the journal."""
@@ -131,9 +144,13 @@ class AddressTable:
 
     def put(self, request_id: int, at: int, starts: np.ndarray | int, count: int = 1) -> None:
         """Write `count` pieces from index `at` on."""
-        if at + count > self.array.shape[1]:
-            wider = max(at + count, 2 * self.array.shape[1])
+        self.widen(at + count)
+        self.array[self._row[request_id], at : at + count] = starts
+
+    def widen(self, pieces: int) -> None:
+        """Make room for this many pieces in each row."""
+        if pieces > self.array.shape[1]:
+            wider = max(pieces, 2 * self.array.shape[1])
             grown = np.zeros((len(self.array), wider), np.int32)
             grown[:, : self.array.shape[1]] = self.array
             self.array = grown
-        self.array[self._row[request_id], at : at + count] = starts

@@ -18,7 +18,7 @@ import torch
 from kvviz.caches.budget import MiB, PoolBudget
 from kvviz.caches.layout import Journal
 from kvviz.errors import CapacityError
-from kvviz.records import Move
+from kvviz.records import Freed, Move, SwappedIn, SwappedOut
 from kvviz.shapes import ModelShape
 
 POISONED = -1
@@ -58,6 +58,7 @@ class KVStore:
             self._bytes = 0
             raise
         self.tags = np.full(slots, POISONED, np.int64)
+        self._host: dict[int, tuple[torch.Tensor, np.ndarray]] = {}
         # [L, 2, slots, H_kv, d_h] whatever the order in memory
         self.view = self.data.transpose(2, 3) if self.head_major else self.data
 
@@ -79,12 +80,28 @@ class KVStore:
         self.tags[slots] = tags(requests, positions)
 
     def apply(self, journal: Journal) -> None:
-        """Carry out moves and frees, in order."""
+        """Carry out moves, frees and swaps to the host, in order. Swaps back come after all of
+        them, when addresses are final: the caller knows those (`swap_in`)."""
         for entry in journal:
             if isinstance(entry, Move):
                 self._move(entry)
-            elif self.poisons:
+            elif isinstance(entry, SwappedOut):
+                self._swap_out(entry)
+            elif isinstance(entry, Freed) and self.poisons:
                 self._poison(entry.start, entry.size)
+
+    def swap_in(self, entry: SwappedIn, slots: slice | np.ndarray) -> None:
+        """Tokens [start, stop) of a swapped sequence go to these slots; the host copy is freed."""
+        began = time.perf_counter()
+        data, kept_tags = self._host.pop(entry.request)
+        cut = slice(entry.start, entry.stop)
+        self.view[:, :, _index(slots)] = data[:, :, cut].to(self.data.device)
+        self.tags[slots] = kept_tags[cut]
+        self._stop_clock(began)
+
+    def forget(self, request_id: int) -> None:
+        """Drop the host copy of a request that was turned away."""
+        self._host.pop(request_id, None)
 
     def written_map(self) -> np.ndarray:
         """Tags int64 [slots] as the tensors show them: POISONED where every K and V is NaN.
@@ -106,6 +123,7 @@ class KVStore:
             self._budget.give_back(self._bytes)
             self._bytes = 0
             self.data = self.view = torch.empty(0)
+            self._host.clear()
 
     def _allocate(self, device: torch.device) -> torch.Tensor:
         s = self.shape
@@ -138,6 +156,15 @@ class KVStore:
             source, target = move.source + offset, move.target + offset
             self.view[:, :, target : target + n].copy_(self.view[:, :, source : source + n])
             self.tags[target : target + n] = self.tags[source : source + n]
+        self._stop_clock(began)
+
+    def _swap_out(self, entry: SwappedOut) -> None:
+        began = time.perf_counter()
+        data = self.view[:, :, _index(entry.slots)].to("cpu", copy=True)
+        self._host[entry.request] = (data, self.tags[entry.slots].copy())
+        self._stop_clock(began)
+
+    def _stop_clock(self, began: float) -> None:
         if self.data.is_cuda:
             torch.cuda.synchronize(self.data.device)
         self.move_seconds += time.perf_counter() - began
@@ -145,3 +172,7 @@ class KVStore:
     def _poison(self, start: int, size: int) -> None:
         self.view[:, :, start : start + size] = float("nan")
         self.tags[start : start + size] = POISONED
+
+
+def _index(slots: slice | np.ndarray) -> slice | torch.Tensor:
+    return slots if isinstance(slots, slice) else torch.from_numpy(np.asarray(slots, np.int64))

@@ -17,7 +17,7 @@ from kvviz.engine.forward import Forward
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
-from kvviz.records import WAITING_SHOWN, Counters, Request, Snapshot, Verdict
+from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Request, Snapshot, Verdict
 from kvviz.shapes import END_OF_TEXT
 
 
@@ -101,19 +101,24 @@ class Engine:
 
     def counters(self) -> Counters:
         s = self.scheduler
+        book = s.ledger
         return Counters(
-            s.arrived,
-            s.admitted,
-            self.finished,
-            s.preempted,
-            s.dropped,
-            s.recomputed,
-            self.generated,
-            s.slots_moved,
-            self.forward.move_seconds,
-            len(s.running),
-            len(s.waiting),
-            dict(s.refused),
+            arrived=book.arrived,
+            admitted=book.admitted,
+            finished=self.finished,
+            preempted=book.preempted,
+            dropped=book.dropped,
+            recomputed=book.recomputed,
+            generated=self.generated,
+            slots_moved=book.slots_moved,
+            move_seconds=self.forward.move_seconds,
+            running=len(s.running),
+            waiting=len(s.waiting),
+            refused=dict(book.refused),
+            cached=book.cached,
+            copied=book.copied,
+            swapped=book.swapped,
+            bypassed=book.bypassed,
         )
 
     def snapshot(self) -> Snapshot:
@@ -152,7 +157,7 @@ class Engine:
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
             head=self._head(),
             counters=self.counters(),
-            dropped_id=np.array(s.turned_away, np.int64),
+            dropped_id=np.array(s.ledger.turned_away, np.int64),
         )
 
     def close(self) -> None:
@@ -172,13 +177,19 @@ class Engine:
             sequence.written += count
             if sequence.written < sequence.tokens:
                 continue
-            token = int(tokens[at])
-            at += 1
-            sequence.tokens += 1
-            sequence.generated += 1
-            self.generated += 1
-            if self._ended(sequence, token):
-                self._finish(sequence)
+            forks = self.scheduler.fork(sequence) if sequence.forks else []
+            first, at = at, at + (sequence.request.samples if sequence.forks else 1)
+            self._take_token(sequence, int(tokens[first]))
+            for child in forks:
+                nth = (child.request.id - sequence.request.id) // SIBLINGS
+                self._take_token(child, int(tokens[first + nth]))
+
+    def _take_token(self, sequence: Sequence, token: int) -> None:
+        sequence.tokens += 1
+        sequence.generated += 1
+        self.generated += 1
+        if self._ended(sequence, token):
+            self._finish(sequence)
 
     def _ended(self, sequence: Sequence, token: int) -> bool:
         if sequence.generated >= sequence.request.output_len:
@@ -194,7 +205,8 @@ class Engine:
 
     def _record(self) -> None:
         s, layout = self.scheduler, self.layout
-        for event in s.events:
+        events = s.ledger.take_events()
+        for event in events:
             if event.kind == "drop":
                 self.forward.forget(event.request)
         written = sum(sequence.written for sequence in s.running)
@@ -209,9 +221,8 @@ class Engine:
                 self.generated,
                 s.head.need if s.head else 0,
             ),
-            s.events,
+            events,
         )
-        s.events = []
 
     def _check_due(self) -> bool:
         every = self.config.engine.check_every

@@ -16,17 +16,19 @@ from kvviz.records import Request
 
 
 class Chunk(NamedTuple):
-    """Write tokens [start, start + count) of a request; `samples`: then sample the next one."""
+    """Write tokens [start, start + count) of a request, then draw `samples` next tokens: none in
+    the middle of a prompt, one as a rule; more begin the request's siblings, in their order.
+    """
 
     request: Request
     start: int
     count: int
-    samples: bool
+    samples: int
 
 
 class Forward(Protocol):
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
-        """Tokens int [chunks that sample], in the order of the batch."""
+        """Tokens int [sum of the chunks' samples], in the order of the batch."""
 
     def finish(self, request_id: int) -> bytes | None:
         """The request is done: its generated tokens (2 bytes each), or None when dry."""

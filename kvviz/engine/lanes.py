@@ -52,7 +52,9 @@ class Lanes:
             self.stream.redraw(max(self._cursor.values()), self.step_count)
         for engine in self.engines.values():
             engine.reconfigure(config)
-            engine.scheduler.events.append(Event(self.step_count, "change", text=", ".join(live)))
+            engine.scheduler.ledger.events.append(
+                Event(self.step_count, "change", text=", ".join(live))
+            )
         self.config = config
 
     def check_maps(self) -> None:

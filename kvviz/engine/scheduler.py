@@ -1,22 +1,31 @@
 """Continuous batching: who runs, who waits, who gives way.
 
 A step has two parts. (1) Each running sequence, oldest first, writes its next token or prefill
-chunk, within the token budget; when its slots run short, the youngest running sequence is
-preempted (its slots are freed, it goes back to the head of the queue and is computed anew).
-(2) A step without preemption admits from the head of the queue, strictly first come first
-served. Each waiting request is given a verdict once, when memory first refuses it; a request
-that can never fit is refused for good at once and does not block the queue.
+chunk, within the token budget; when its slots run short, a victim is preempted: its slots are
+freed, it goes back to the head of the queue, and is computed anew or swapped in from host
+memory. (2) A step without preemption admits from the head of the queue, strictly first come
+first served, or past a head that finds no place. Each waiting request is given a verdict once,
+when memory first refuses it; a request that can never fit is refused for good at once and does
+not block the queue.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+
+import numpy as np
 
 from kvviz.caches.layout import Layout
 from kvviz.config import Engine as EngineConfig
 from kvviz.engine.forward import Chunk
+from kvviz.engine.hostswap import HostSwap
+from kvviz.engine.ledger import Ledger
 from kvviz.engine.sequence import Sequence
-from kvviz.records import ADMITTED, NEVER, QUEUED, REFUSALS, WAITING_SHOWN, Event, Request, Verdict
+from kvviz.engine.victims import CHOICES
+from kvviz.records import ADMITTED, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
+
+Row = tuple[Sequence, int]
 
 
 class Scheduler:
@@ -28,112 +37,214 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.head: Verdict | None = None
-        self.events: list[Event] = []
-        self.turned_away: deque[int] = deque(maxlen=WAITING_SHOWN)
-        self.refused = dict.fromkeys(REFUSALS, 0)
-        self.arrived = self.admitted = self.preempted = 0
-        self.dropped = self.recomputed = self.slots_moved = 0
-        self._step = 0
+        self.ledger = Ledger()
+        self.host = HostSwap(config.swap_slots, layout.grain)
 
     def submit(self, request: Request, step: int) -> None:
         """A request arrives; a full queue turns it away."""
-        self._step = step
+        self.ledger.step = step
         sequence = Sequence(request, step)
-        self.arrived += 1
-        self._note("arrive", request.id, slots=request.life)
+        self.ledger.arrived += 1
+        self.ledger.note("arrive", request.id, slots=request.life)
         if len(self.waiting) >= self.config.queue_limit:
             self._refuse(sequence, self._standing(sequence))
             self._drop(sequence, "the queue is full")
             return
         self.waiting.append(sequence)
 
-    def schedule(self, step: int) -> list[tuple[Sequence, int]]:
+    def schedule(self, step: int) -> list[Row]:
         """(sequence, tokens to write) for this step; layouts and queue are updated."""
-        self._step = step
-        self.head = None
-        preempted = self.preempted
-        rows, budget = self._continue_running(self.config.token_budget)
-        if self.preempted == preempted:
-            rows += self._admit(budget)
+        self.begin(step)
+        preempted = self.ledger.preempted
+        rows, budget = self.continue_running()
+        if self.ledger.preempted == preempted:
+            rows += self.admit(budget)
         return rows
+
+    def begin(self, step: int) -> None:
+        self.ledger.step = step
+        self.head = None
+
+    def continue_running(
+        self, wrote: Callable[[Sequence, int], None] | None = None
+    ) -> tuple[list[Row], int]:
+        """Part 1: (rows, what is left of the token budget). `wrote` is told each row at once."""
+        budget = self.config.token_budget
+        if wrote is None and self._decode_all(budget):
+            return [(s, 1) for s in self.running], budget - len(self.running)
+        rows: list[Row] = []
+        for sequence in list(self.running):
+            if budget <= 0:
+                break
+            if sequence.admitted < 0:  # gave way to another in this very step
+                continue
+            count = min(sequence.pending, budget, self._chunk)
+            if self._append(sequence, count):
+                rows.append((sequence, count))
+                budget -= count
+                if wrote:
+                    wrote(sequence, count)
+        return [row for row in rows if row[0].admitted >= 0], budget
+
+    def admit(self, budget: int) -> list[Row]:
+        """Part 2: rows of the sequences that start now."""
+        rows: list[Row] = []
+        behind = 0  # this many at the head wait, and are passed
+        while behind < len(self.waiting) and budget > 0 and self._has_turn():
+            sequence = self.waiting[behind]
+            verdict, count = self._enter(sequence, budget)
+            if verdict.admitted:
+                del self.waiting[behind]
+                self.ledger.bypassed += behind > 0
+                self._start(sequence, verdict)
+                rows.append((sequence, count))
+                budget -= count
+            elif not self._turn_down(sequence, verdict, behind):
+                if self.config.queue != "skip":
+                    break
+                behind += 1
+        if self.head is not None and self.config.queue != "skip":
+            self._judge_queue()
+        return rows
+
+    def fork(self, parent: Sequence) -> list[Sequence]:
+        """The siblings of a sequence whose prompt is computed: those that found a place run on
+        from here; the others wait at the head of the queue and compute the prompt themselves."""
+        started = []
+        waiting = []
+        for index in range(1, parent.request.samples):
+            child = Sequence(parent.request.sibling(index), parent.arrived)
+            self.ledger.arrived += 1
+            fork = getattr(self.layout, "fork", None)
+            if fork and self._has_turn() and fork(parent.request.id, child.request).admitted:
+                child.written = parent.written
+                child.admitted = self.ledger.step
+                self.running.append(child)
+                self.ledger.admitted += 1
+                self.ledger.note("fork", child.request.id, slots=child.written)
+                started.append(child)
+            else:
+                waiting.append(child)
+        self.waiting.extendleft(reversed(waiting))
+        return started
 
     def finish(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self.layout.release(sequence.request.id)
-        self._note("finish", sequence.request.id, slots=sequence.written)
+        self.ledger.note("finish", sequence.request.id, slots=sequence.written)
 
-    def _continue_running(self, budget: int) -> tuple[list[tuple[Sequence, int]], int]:
-        rows = []
-        for sequence in list(self.running):
-            if budget <= 0:
-                break
-            if sequence.admitted < 0:  # gave way to an older one in this very step
-                continue
-            count = min(sequence.pending, budget)
-            if self._append(sequence, count):
-                rows.append((sequence, count))
-                budget -= count
-        return rows, budget
+    @property
+    def _chunk(self) -> int:
+        return self.config.chunk or 1 << 30
+
+    def _has_turn(self) -> bool:
+        return len(self.running) < self.config.max_running
+
+    def _decode_all(self, budget: int) -> bool:
+        """One token for each running sequence, in one call, where the layout can do that and
+        nobody has to give way."""
+        append_each = getattr(self.layout, "append_each", None)
+        if append_each is None or not 0 < len(self.running) <= budget:
+            return False
+        if any(s.pending != 1 for s in self.running):
+            return False
+        row = self.layout.table.row
+        return append_each(np.array([row(s.request.id) for s in self.running], np.int64))
 
     def _append(self, sequence: Sequence, count: int) -> bool:
-        """Make room for `count` tokens, by preempting younger sequences if need be."""
+        """Make room for `count` tokens, by preempting others if need be."""
         while True:
             verdict = self.layout.append(sequence.request.id, count)
             if verdict.moved:
                 self._moved(sequence, verdict)
             if verdict.admitted:
                 return True
-            victim = self.running[-1]
+            victim = CHOICES[self.config.victim](self.running)
             self._preempt(victim, verdict)
             if victim is sequence:
                 return False
 
     def _preempt(self, victim: Sequence, verdict: Verdict) -> None:
         self.running.remove(victim)
+        self.ledger.preempted += 1
+        self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
+        if not self._swap_out(victim):
+            self.ledger.recomputed += victim.written
+            victim.recomputed += victim.written
         self.layout.release(victim.request.id)
-        self.preempted += 1
-        self.recomputed += victim.written
-        self._note("preempt", victim.request.id, verdict, slots=victim.written)
         victim.written, victim.admitted = 0, -1
         victim.preemptions += 1
         self.waiting.appendleft(victim)
 
-    def _admit(self, budget: int) -> list[tuple[Sequence, int]]:
-        rows: list[tuple[Sequence, int]] = []
-        while self.waiting and budget > 0 and len(self.running) < self.config.max_running:
-            sequence = self.waiting[0]
-            verdict = self.layout.admit(sequence.request, sequence.tokens)
-            if not verdict.admitted:
-                if self._turn_down(sequence, verdict):
-                    continue
-                break
-            self._start(sequence, verdict)
-            count = min(sequence.pending, budget)
-            appended = self.layout.append(sequence.request.id, count)
-            assert appended.admitted, f"admitted, but the first chunk has no room: {appended}"
-            rows.append((sequence, count))
-            budget -= count
-        if self.head is not None:
-            self._judge_queue()
-        return rows
+    def _swap_out(self, victim: Sequence) -> bool:
+        """Copy what is written to host memory; False: by policy, or there is no room."""
+        request = victim.request.id
+        if self.config.preemption != "swap" or not victim.written:
+            return False
+        if not self.host.put(request, victim.written):
+            return False
+        victim.swapped = victim.written
+        slots = self.layout.slots(request)
+        cut = (
+            slice(slots.start, slots.start + victim.written)
+            if isinstance(slots, slice)
+            else (slots[: victim.written])
+        )
+        self.layout.note(SwappedOut(request, cut))
+        self.ledger.swapped += victim.written
+        self.ledger.note("swap_out", request, slots=victim.written)
+        return True
+
+    def _enter(self, sequence: Sequence, budget: int) -> tuple[Verdict, int]:
+        """Ask for admission: (verdict, tokens of the first chunk). A swapped sequence needs room
+        for all that comes back, and for the chunk."""
+        request = sequence.request
+        verdict = self.layout.admit(request, sequence.tokens)
+        if not verdict.admitted:
+            return verdict, 0
+        there = max(verdict.cached, sequence.swapped)
+        count = min(sequence.tokens - there, budget, self._chunk)
+        more = self.layout.append(request.id, there - verdict.cached + count)
+        if not more.admitted:
+            assert sequence.swapped, f"admitted, but the first chunk has no room: {more}"
+            self.layout.release(request.id)
+            return more._replace(need=max(more.need, verdict.need)), 0
+        return verdict._replace(moved=verdict.moved + more.moved), count
 
     def _start(self, sequence: Sequence, verdict: Verdict) -> None:
-        self.waiting.popleft()
         self.running.append(sequence)
-        sequence.admitted = self._step
-        self.admitted += 1
-        self._note("admit", sequence.request.id, verdict)
+        sequence.admitted = self.ledger.step
+        self.ledger.admitted += 1
+        self.ledger.note("admit", sequence.request.id, verdict)
         if verdict.moved:
             self._moved(sequence, verdict)
+        if sequence.swapped:
+            self._swap_in(sequence, verdict)
+        else:
+            sequence.written = verdict.cached
+        if verdict.cached:
+            self.ledger.cached += verdict.cached
+            self.ledger.note("share", sequence.request.id, slots=verdict.cached)
 
-    def _turn_down(self, sequence: Sequence, verdict: Verdict) -> bool:
-        """Refuse the head. True when it left the queue, so that the next one is asked."""
+    def _swap_in(self, sequence: Sequence, verdict: Verdict) -> None:
+        request = sequence.request.id
+        self.host.drop(request)
+        if sequence.swapped > verdict.cached:
+            self.layout.note(SwappedIn(request, verdict.cached, sequence.swapped))
+            self.ledger.swapped += sequence.swapped - verdict.cached
+        self.ledger.note("swap_in", request, slots=sequence.swapped)
+        sequence.written = max(sequence.swapped, verdict.cached)
+        sequence.swapped = 0
+
+    def _turn_down(self, sequence: Sequence, verdict: Verdict, at: int) -> bool:
+        """Refuse the request at this place of the queue. True when it left the queue."""
         self._refuse(sequence, verdict)
-        if verdict.kind == NEVER or self.config.on_refusal == "refuse":
-            self.waiting.popleft()
+        if verdict.kind == NEVER or self.config.queue == "refuse":
+            del self.waiting[at]
             self._drop(sequence, "it can never fit" if verdict.kind == NEVER else "refused")
             return True
-        self.head = verdict
+        if at == 0:
+            self.head = verdict
         return False
 
     def _judge_queue(self) -> None:
@@ -154,45 +265,31 @@ class Scheduler:
         if sequence.first_refusal:
             return
         sequence.first_refusal = verdict.kind
-        self.refused[verdict.kind] += 1
-        self._note("refuse", sequence.request.id, verdict)
+        self.ledger.refused[verdict.kind] += 1
+        self.ledger.note("refuse", sequence.request.id, verdict)
 
     def _drop(self, sequence: Sequence, why: str) -> None:
-        self.dropped += 1
-        self.turned_away.append(sequence.request.id)
-        self._note("drop", sequence.request.id, text=why)
+        self.ledger.dropped += 1
+        self.ledger.turned_away.append(sequence.request.id)
+        self.host.drop(sequence.request.id)
+        self.ledger.note("drop", sequence.request.id, text=why)
 
     def _moved(self, sequence: Sequence, verdict: Verdict) -> None:
-        self.slots_moved += verdict.moved
-        self._note("move", sequence.request.id, verdict, slots=verdict.moved)
-
-    def _note(
-        self,
-        kind: str,
-        request: int,
-        verdict: Verdict | None = None,
-        *,
-        slots: int = 0,
-        text: str = "",
-    ) -> None:
-        if verdict is None:
-            self.events.append(Event(self._step, kind, request, slots=slots, text=text))
+        kind = "copy" if self.layout.copies_on_write else "move"
+        if self.layout.copies_on_write:
+            self.ledger.copied += verdict.moved
         else:
-            self.events.append(
-                Event(
-                    self._step,
-                    kind,
-                    request,
-                    verdict.kind,
-                    verdict.need,
-                    verdict.free,
-                    verdict.largest,
-                    slots,
-                    text,
-                )
-            )
+            self.ledger.slots_moved += verdict.moved
+        self.ledger.note(kind, sequence.request.id, verdict, slots=verdict.moved)
 
 
-def chunks(rows: list[tuple[Sequence, int]]) -> list[Chunk]:
-    """The batch of a schedule: what to write, and which rows yield a token."""
-    return [Chunk(s.request, s.written, count, count == s.pending) for s, count in rows]
+def chunks(rows: list[Row]) -> list[Chunk]:
+    """The batch of a schedule: what to write, and how many tokens each row yields."""
+    return [
+        Chunk(s.request, s.written, count, _yields(s) if count == s.pending else 0)
+        for s, count in rows
+    ]
+
+
+def _yields(sequence: Sequence) -> int:
+    return sequence.request.samples if sequence.forks else 1

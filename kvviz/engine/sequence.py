@@ -12,7 +12,8 @@ class Sequence:
     """`tokens` are known (prompt and generated), `written` of them are in the cache.
 
     A step writes one chunk; when all known tokens are written, the last row yields the next
-    one. The final token is sampled and never written.
+    one. The final token is sampled and never written. `swapped` of them lie in host memory,
+    while it waits to come back.
     """
 
     request: Request
@@ -20,9 +21,11 @@ class Sequence:
     tokens: int = 0
     generated: int = 0
     written: int = 0
+    swapped: int = 0
     admitted: int = -1
     first_refusal: str = ""
     preemptions: int = 0
+    recomputed: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = self.request.prompt_len
@@ -31,3 +34,8 @@ class Sequence:
     def pending(self) -> int:
         """Known tokens that are not in the cache yet; at least 1 while it runs."""
         return self.tokens - self.written
+
+    @property
+    def forks(self) -> bool:
+        """Does its next token begin the siblings too?"""
+        return self.request.samples > 1 and self.generated == 0

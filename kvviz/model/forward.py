@@ -15,9 +15,10 @@ from kvviz.model.decode_cpu import CpuDecoder
 from kvviz.model.decode_torch import TorchDecoder, rotate
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel
-from kvviz.records import Request
+from kvviz.records import Request, SwappedIn
 from kvviz.shapes import END_OF_TEXT
 
+_POSITION = (1 << 32) - 1
 _TOLERANCE = 1e-3  # layer 0's K recomputed in another batch shape; bfloat16 needs more
 
 
@@ -50,6 +51,10 @@ class ModelForward:
     @torch.inference_mode()
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         self.store.apply(journal)
+        for entry in journal:
+            if isinstance(entry, SwappedIn):
+                cut = _cut(self.layout.slots(entry.request), entry.start, entry.stop)
+                self.store.swap_in(entry, cut)
         if not batch:
             return np.zeros(0, np.int64)
         for chunk in batch:
@@ -63,13 +68,16 @@ class ModelForward:
             logits,
             self._temperature,
             self._seed,
-            rows.requests[rows.last],
+            rows.drawn,
             rows.positions[rows.last],
             self._banned,
             tokens,
         )
+        for chunk in batch:
+            for index in range(1, chunk.samples):
+                self._open(chunk.request.sibling(index))
         for request, at, token in zip(
-            rows.requests[rows.last].tolist(),
+            rows.drawn.tolist(),
             rows.positions[rows.last].tolist(),
             tokens.tolist(),
             strict=True,
@@ -96,6 +104,7 @@ class ModelForward:
         return output.astype(np.uint16).tobytes()
 
     def forget(self, request_id: int) -> None:
+        self.store.forget(request_id)
         for kept in (self._known, self._prompt_len, self._generated):
             kept.pop(request_id, None)
 
@@ -116,6 +125,7 @@ class ModelForward:
             rebuilt = self.store.written_map()
         except AssertionError:
             return False
+        self._allow_shared(expected, rebuilt, live)
         return bool(np.array_equal(rebuilt, expected)) and self._keys_match(live)
 
     def close(self) -> None:
@@ -127,6 +137,21 @@ class ModelForward:
         known[: request.prompt_len] = self._prompts(request)
         self._known[request.id] = known
         self._prompt_len[request.id] = request.prompt_len
+
+    def _allow_shared(self, expected: np.ndarray, rebuilt: np.ndarray, live: list[int]) -> None:
+        """A shared slot names the request that wrote it, which may have left: its position must
+        be right (and its key is compared with that of the token). A cached slot may hold anything.
+        """
+        if not self.layout.copies_on_write:
+            return
+        held = np.zeros(self.store.slots, np.int32)
+        for request_id in live:
+            held[self.layout.slots(request_id)] += 1
+        written = (expected != POISONED) & (rebuilt != POISONED)
+        same_place = written & ((expected & _POSITION) == (rebuilt & _POSITION))
+        expected[same_place] = rebuilt[same_place]
+        cached = self.layout.cached_slots()
+        expected[cached] = rebuilt[cached]
 
     def _live(self) -> list[int]:
         return [r for r in self._known if self.layout.holds(r)]
@@ -151,6 +176,12 @@ class ModelForward:
         held, _ = self.store.read(0, slots.to(device))
         tolerance = _TOLERANCE if held.dtype == torch.float32 else 0.1
         return torch.allclose(held.float(), k.float(), atol=tolerance, rtol=tolerance)
+
+
+def _cut(slots: slice | np.ndarray, start: int, stop: int) -> slice | np.ndarray:
+    if isinstance(slots, slice):
+        return slice(slots.start + start, slots.start + stop)
+    return slots[start:stop]
 
 
 def _as_text(tokens: np.ndarray) -> bytes:

@@ -34,6 +34,12 @@ class PromptText:
         self._starts = np.flatnonzero(self._tokens == END_OF_TEXT)
 
     def __call__(self, request: Request) -> np.ndarray:
-        """Tokens int32 [prompt_len]; which document is fixed by `request.text`."""
-        start = self._starts[request.text % len(self._starts)]
-        return np.take(self._tokens, np.arange(start, start + request.prompt_len), mode="wrap")
+        """Tokens int32 [prompt_len]: the shared parts, each from the document that its key
+        names, then the request's own, from the document that `request.text` names."""
+        own = request.prompt_len - sum(length for _, length in request.shared)
+        parts = [*request.shared, (request.text, own)]
+        return np.concatenate([self._read(text, length) for text, length in parts])
+
+    def _read(self, text: int, length: int) -> np.ndarray:
+        start = self._starts[text % len(self._starts)]
+        return np.take(self._tokens, np.arange(start, start + length), mode="wrap")

@@ -17,7 +17,7 @@ from kvviz.config import (
     ARRIVALS,
     COMPACTIONS,
     FITS,
-    ON_REFUSAL,
+    QUEUES,
     RESERVATIONS,
     RunConfig,
 )
@@ -152,7 +152,7 @@ MEMORY_CONTROLS = (
     Control("reserve", "contiguous.reservation", "Contiguous: reservation", "select", RESERVATIONS),
     Control("compact", "contiguous.compaction", "Contiguous: compaction", "select", COMPACTIONS),
     Control("block", "paged.block_size", "Paged: block size (slots)", "steps", BLOCKS),
-    Control("refused", "engine.on_refusal", "A refused request", "select", ON_REFUSAL),
+    Control("queue", "engine.queue", "When the head finds no place", "select", QUEUES),
     Control("seed", "seed", "Seed", "number", low=0, high=2**31 - 1),
 )
 CONTROLS = ARRIVAL_CONTROLS + LENGTH_CONTROLS + MEMORY_CONTROLS

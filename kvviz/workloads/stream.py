@@ -19,7 +19,8 @@ from kvviz.workloads.lengths import DISTRIBUTIONS, FittedMix, load_mix
 
 ON_DEMAND = -1
 _ROWS = 256
-_GAP, _PROMPT, _OUTPUT, _LONG, _TEXT = range(5)
+_GAP, _PROMPT, _OUTPUT, _LONG, _TEXT, _SHARES, _PREFIX, _URGENT = range(8)
+_FIRST = 5  # the first columns are drawn by themselves, the others by a generator of their own
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class RequestStream:
         self._first = 0
         self._clock = 0.0
         self._block = -1
-        self._table = np.empty((0, 5))
+        self._table = np.empty((0, 8))
         self._hash = hashlib.sha256()
         self._hashed = 0
         self._clipped: list[int] = []  # ids, ascending
@@ -107,6 +108,7 @@ class RequestStream:
         index = self.drawn
         u = self._uniform(index)
         prompt, output = self._lengths(u)
+        mix = self.mix
         request = Request(
             index,
             self._arrival(index, u[_GAP]),
@@ -114,13 +116,28 @@ class RequestStream:
             output,
             self._context - prompt + 1,
             int(u[_TEXT] * 2**31),
+            self._shared(u, prompt),
+            mix.samples,
+            int(u[_URGENT] < mix.urgent_share),
         )
         self._requests.append(request)
+
+    def _shared(self, u: np.ndarray, prompt: int) -> tuple[tuple[int, int], ...]:
+        """The system prompt that the request begins with; its own part has a token at least."""
+        if u[_SHARES] >= self.mix.prefix_share or prompt == 1:
+            return ()
+        key = int(u[_PREFIX] * self.mix.prefixes)
+        return ((key, min(self.mix.prefix_tokens, prompt - 1)),)
 
     def _uniform(self, index: int) -> np.ndarray:
         block, row = divmod(index, _ROWS)
         if block != self._block:
-            self._table = np.random.default_rng([self._seed, block]).random((_ROWS, 5))
+            self._table = np.hstack(
+                [
+                    np.random.default_rng([self._seed, block]).random((_ROWS, _FIRST)),
+                    np.random.default_rng([self._seed, block, 1]).random((_ROWS, 8 - _FIRST)),
+                ]
+            )
             np.clip(self._table, 1e-9, 1 - 1e-9, out=self._table)
             self._block = block
         return self._table[row]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -11,7 +12,7 @@ from kvviz.build import Backend
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.sequence import Sequence
-from kvviz.records import FRAGMENTED, REFUSALS, Counters
+from kvviz.records import FRAGMENTED, HOLE, REFUSALS, RESERVED, SIBLINGS, Counters, Snapshot
 from tests.helpers import events, lanes, run_steps, small
 from tests.strategies import run_configs
 
@@ -30,13 +31,25 @@ def check_step(engine: Engine, before: Counters) -> Counters:
     assert c.admitted == c.running + c.finished + c.preempted
     assert c.dropped <= c.refusals <= c.arrived
     assert c.running <= run.max_running
-    assert c.waiting <= run.queue_limit + c.preempted
+    assert c.waiting <= run.queue_limit + c.preempted + c.arrived
     assert all(getattr(before, name) <= getattr(c, name) for name in MONOTONE)
-    assert c.generated - before.generated <= min(run.max_running, run.token_budget)
-    assert int(shot.seq_held.sum()) + shot.free == shot.capacity
+    assert c.generated - before.generated <= run.max_running
+    saved = (np.maximum(shot.columns.refs, 1) - 1) * shot.columns.size
+    held = int(shot.seq_held.sum()) - int(saved[shot.columns.owner >= 0].sum())
+    out_of_reach = int(shot.columns.size[shot.columns.owner == RESERVED].sum())
+    assert held + shot.free + out_of_reach == shot.capacity
     assert ((shot.seq_used <= shot.seq_held) & (shot.seq_used <= shot.seq_life)).all()
-    assert set(shot.seq_id.tolist()) == set(shot.columns.owner.tolist()) - {-1}
+    assert set(shot.seq_id.tolist()) == set(shot.columns.owner.tolist()) - {
+        HOLE,
+        RESERVED,
+    } | shared(shot)
     return c
+
+
+def shared(shot: Snapshot) -> set[int]:
+    """Requests that own no row, for others that are older hold the same blocks."""
+    mine = set(shot.seq_id.tolist()) - set(shot.columns.owner.tolist())
+    return mine if int(shot.columns.refs.max()) > 1 else set()
 
 
 def idle_head(engine: Engine) -> Sequence | None:
@@ -68,19 +81,33 @@ def check_events(engine: Engine, counters: Counters) -> None:
     """The events tell the same story as the counters."""
     counted = {kind: len(events(engine, kind)) for kind in
                ("arrive", "admit", "finish", "preempt", "drop", "refuse")}  # fmt: skip
+    counted["arrive"] += sum(c >= SIBLINGS for c in every_id(engine))
+    counted["admit"] += len(events(engine, "fork"))
     assert counted == {"arrive": counters.arrived, "admit": counters.admitted,
                        "finish": counters.finished, "preempt": counters.preempted,
                        "drop": counters.dropped, "refuse": counters.refusals}  # fmt: skip
     kinds = [e.verdict for e in events(engine, "refuse")]
     assert {kind: kinds.count(kind) for kind in REFUSALS} == counters.refused
-    assert sum(e.slots for e in events(engine, "preempt")) == counters.recomputed
+    given_up = sum(e.slots for e in events(engine, "preempt"))
+    saved = sum(e.slots for e in events(engine, "swap_out"))
+    assert given_up == counters.recomputed + saved
     assert sum(e.slots for e in events(engine, "move")) == counters.slots_moved
+    assert sum(e.slots for e in events(engine, "copy")) == counters.copied
+    assert sum(e.slots for e in events(engine, "share")) == counters.cached
     steps = [e.step for e in engine.recorder.events]
     assert steps == sorted(steps)
     lives = {e.request: e.slots for e in events(engine, "arrive")}
-    assert all(e.slots == lives[e.request] for e in events(engine, "finish"))
-    first = [e.request for e in events(engine, "admit")]
+    assert all(e.slots == lives[e.request % SIBLINGS] for e in events(engine, "finish"))
+    if engine.config.engine.queue == "skip":
+        return
+    first = [e.request for e in events(engine, "admit") if e.request < SIBLINGS]
     assert [r for i, r in enumerate(first) if r not in first[:i]] == sorted(set(first))
+
+
+def every_id(engine: Engine) -> set[int]:
+    """Every request that the lane has seen, siblings included."""
+    seen = {e.request for e in engine.recorder.events}
+    return seen | {s.request.id for s in engine.scheduler.waiting}
 
 
 @settings(max_examples=15)
@@ -95,8 +122,7 @@ def test_series_and_snapshot_agree(run: RunConfig) -> None:
                 row = [int(v[0]) for v in (series.step, series.free, series.admissible,
                                            series.written, series.running, series.waiting,
                                            series.generated)]  # fmt: skip
-                rest = shot.capacity % shot.grain
-                assert row == [shot.step - 1, shot.free - rest, shot.admissible,
+                assert row == [shot.step - 1, shot.free, shot.admissible,
                                int(shot.seq_used.sum()), shot.counters.running,
                                shot.counters.waiting, shot.counters.generated]  # fmt: skip
 
@@ -142,7 +168,7 @@ def ids_done(engine: Engine) -> list[int]:
 
 def test_dropped_request_is_forgotten(backend: Backend) -> None:
     """A long run in refuse mode leaks the tokens of every preempted request it dropped."""
-    run = small({"memory.slots": 160, "engine.on_refusal": "refuse", "paged.block_size": 4,
+    run = small({"memory.slots": 160, "engine.queue": "refuse", "paged.block_size": 4,
                  "mix.rate": 1.0})  # fmt: skip
     with lanes(run, backend, ("paged",)) as built:
         run_steps(built, 150)

@@ -23,7 +23,7 @@ CONFIGS = {
         "paged.block_size": 32,
     },
     "compacts": {"contiguous.compaction": "on_refusal", "contiguous.fit": "worst"},
-    "refuses": {"engine.on_refusal": "refuse", "mix.arrivals": "bursts"},
+    "refuses": {"engine.queue": "refuse", "mix.arrivals": "bursts"},
     "closed": {"mix.arrivals": "closed", "mix.concurrency": 12},
 }
 STEPS = 220

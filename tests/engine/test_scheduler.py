@@ -114,7 +114,7 @@ def test_false_refusal_is_told_apart() -> None:
 @BOTH
 def test_refuse_mode_drops_the_head_and_goes_on(name: str) -> None:
     """on_refusal = refuse still blocks those behind, or keeps what it refused."""
-    served = lane(name, {"engine.on_refusal": "refuse"})
+    served = lane(name, {"engine.queue": "refuse"})
     served.submit([request(0, 40, 4), request(1, 40, 2), request(2, 2, 2)])
     served.step()
     assert (ids(served, "admit"), ids(served, "drop")) == ([0, 2], [1])
@@ -123,10 +123,10 @@ def test_refuse_mode_drops_the_head_and_goes_on(name: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("policy", ["queue", "refuse"])
+@pytest.mark.parametrize("policy", ["strict", "refuse"])
 def test_never_is_dropped_at_once_and_blocks_nobody(name: str, policy: str) -> None:
     """A request that can't ever fit holds up the queue for good."""
-    served = lane(name, {"engine.on_refusal": policy})
+    served = lane(name, {"engine.queue": policy})
     served.submit([request(0, 60, 6), request(1, 5, 5)])
     served.step()
     assert (refusals(served), ids(served, "drop"), ids(served, "admit")) == ({0: NEVER}, [0], [1])
@@ -183,7 +183,7 @@ def test_no_admission_in_a_step_that_preempts() -> None:
     """The slots of the victim go to a newcomer, and the victim never comes back."""
     served = lane("paged", {"memory.context": 64})
     served.submit([request(0, 10, 40), request(1, 10, 40)])
-    while not served.scheduler.preempted:
+    while not served.scheduler.ledger.preempted:
         served.submit([])
         served.step()
     step = events(served, "preempt")[0].step
@@ -196,7 +196,7 @@ def test_head_after_a_preemption_is_not_an_old_one() -> None:
     front of it and asks nobody, so neither series nor snapshot may show the third's 40."""
     served = lane("paged", {"memory.context": 64})
     served.submit([request(0, 15, 40), request(1, 15, 40), request(2, 40, 2)])
-    while not served.scheduler.preempted:
+    while not served.scheduler.ledger.preempted:
         served.step()
     assert served.scheduler.waiting[0].request.id == 1
     assert served.recorder.series().need[-2:].tolist() == [40, 0]

@@ -130,9 +130,7 @@ def test_a_request_that_was_turned_away_is_not_called_served():
 
 def test_refused_for_good_is_not_called_placed():
     """With on_refusal = refuse the page would say that all is well while requests are refused."""
-    built = lanes_after(
-        "chat-and-documents", 400, ("engine.on_refusal", "refuse"), ("mix.rate", 0.4)
-    )
+    built = lanes_after("chat-and-documents", 400, ("engine.queue", "refuse"), ("mix.rate", 0.4))
     shots = {name: engine.snapshot() for name, engine in built.engines.items()}
     assert shots["contiguous"].counters.dropped > 0
     assert verdict(shots, NOBODY).text != "Every request that arrived has its place."
