@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layout import Layout
-from kvviz.caches.layouts import LAYOUTS
+from kvviz.caches.layouts import LANES, LAYOUTS, lane_config
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.forward import DryForward, Forward
@@ -20,7 +20,6 @@ from kvviz.workloads.stream import RequestStream
 if TYPE_CHECKING:
     from kvviz.model.serving import ServingModel
 
-LANES = ("contiguous", "paged")
 DRY_ELEMENT_BYTES = 4
 
 
@@ -45,11 +44,11 @@ def load_backend(model_folder: str = "", budget: PoolBudget | None = None) -> Ba
 def build_lanes(
     config: RunConfig,
     backend: Backend | None = None,
-    names: tuple[str, ...] = LANES,
+    names: tuple[str, ...] = (),
     *,
     history: int = 16_384,
 ) -> Lanes:
-    """Lanes of the named layouts on one clock; dry ones need no backend.
+    """The named lanes (else those of the config) on one clock; dry ones need no backend.
 
     Raises CapacityError when a pool does not fit; the pools taken so far are given back.
     """
@@ -57,10 +56,11 @@ def build_lanes(
         backend = load_backend(config.model)
     engines: dict[str, Engine] = {}
     try:
-        for name in names:
-            layout = LAYOUTS[name](config)
-            forward, slot_bytes = _forward(config, layout, backend)
-            engines[name] = Engine(name, layout, forward, config, slot_bytes, Recorder(history))
+        for name in names or config.lane_names:
+            mine = lane_config(name, config)
+            layout = LAYOUTS[LANES[name].layout](mine)
+            forward, slot_bytes = _forward(mine, layout, backend)
+            engines[name] = Engine(name, layout, forward, mine, slot_bytes, Recorder(history))
     except BaseException:
         for engine in engines.values():
             engine.close()

@@ -24,6 +24,8 @@ VICTIMS = ("youngest", "oldest", "priority")
 PREEMPTIONS = ("recompute", "swap")
 ADMISSIONS = ("chunk", "prompt", "limit")
 ENDS = ("mix", "model")
+LANES = ("contiguous", "paged", "prefix")
+MAX_LANES = 8
 
 
 def setting(
@@ -191,6 +193,11 @@ class RunConfig:
     contiguous: Contiguous = Contiguous()
     paged: Paged = Paged()
     engine: Engine = Engine()
+    lanes: str = setting(
+        "contiguous,paged",
+        "layouts served side by side, separated by commas: " + ", ".join(LANES),
+        live=False,
+    )
     preset: str = setting("", "the preset these settings started from")
     seed: int = setting(
         1, "seed of lengths, arrivals and sampling", live=False, low=0, high=2**31 - 1
@@ -201,6 +208,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for path, value, meta in self.walk():
             _check(path, value, meta)
+        _check_lanes(self.lane_names)
         if self.memory.context > self.memory.slots:
             raise ConfigError(
                 f"memory.context {self.memory.context} is more than the pool of "
@@ -216,6 +224,10 @@ class RunConfig:
             raise ConfigError(
                 "lengths = trace needs mix.trace, the name of a fitted mix (azure-chat-2023)."
             )
+
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.lanes.split(","))
 
     def walk(self) -> Iterable[tuple[str, Any, Mapping[str, Any]]]:
         """Every setting as (path, value, metadata)."""
@@ -282,6 +294,17 @@ def parse_overrides(words: Iterable[str]) -> dict[str, str]:
             )
         changes[path.strip()] = value.strip()
     return changes
+
+
+def _check_lanes(names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in LANES]
+    if unknown:
+        raise ConfigError(
+            f"lanes: there is no {unknown[0]!r}. Choose from {', '.join(LANES)}, "
+            "separated by commas."
+        )
+    if len(set(names)) < len(names) or len(names) > MAX_LANES:
+        raise ConfigError(f"lanes: up to {MAX_LANES} different ones were expected, not {names}.")
 
 
 def _read(path: str, raw: Any, kind: type) -> Any:

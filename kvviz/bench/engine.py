@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from kvviz.bench.result import Measured
-from kvviz.build import LANES
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.caches.store import KVStore
@@ -32,6 +31,8 @@ BATCH = 32
 NEW_TOKENS = 64
 ROUNDS = 3
 
+COMPARED = ("contiguous", "paged")
+
 
 def bench_engine() -> list[Measured]:
     """Ratios to transformers where it is installed, else the lanes alone."""
@@ -41,10 +42,10 @@ def bench_engine() -> list[Measured]:
         Request(i, 0, int(n), NEW_TOKENS, NEW_TOKENS, text=17 * i)
         for i, n in enumerate(np.linspace(128, 512 - NEW_TOKENS, BATCH))
     ]
-    runs: dict[str, list[float]] = {name: [] for name in LANES}
+    runs: dict[str, list[float]] = {name: [] for name in COMPARED}
     tokens: dict[str, list[bytes]] = {}
     for _ in range(ROUNDS):  # the lanes take turns, so that a slow minute hits both
-        for name in LANES:
+        for name in COMPARED:
             step, tokens[name] = _lane(name, model, prompts, requests)
             runs[name].append(step)
     steps = {name: statistics.median(times) for name, times in runs.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvviz.caches.layouts import lane_config
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.records import Event
@@ -50,8 +51,8 @@ class Lanes:
         if any(path.startswith("mix.") for path in live):
             self.stream.reconfigure(config.mix)
             self.stream.redraw(max(self._cursor.values()), self.step_count)
-        for engine in self.engines.values():
-            engine.reconfigure(config)
+        for name, engine in self.engines.items():
+            engine.reconfigure(lane_config(name, config))
             engine.scheduler.ledger.events.append(
                 Event(self.step_count, "change", text=", ".join(live))
             )

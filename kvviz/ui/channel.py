@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kvviz.build import LANES
 from kvviz.live.runner import LiveRunner
 from kvviz.ui.server import asset_version
 
@@ -36,6 +35,6 @@ def live_view(runner: LiveRunner) -> None:
             "token": runner.token,
             "version": asset_version(),
             "base": f"/{base}/" if base else "/",
-            "lanes": list(LANES),
+            "lanes": list(runner.config.lane_names),
         },
     )

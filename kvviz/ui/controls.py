@@ -13,12 +13,16 @@ from typing import Any
 
 import streamlit as st
 
+from kvviz.caches.layouts import LANES
 from kvviz.config import (
+    ADMISSIONS,
     ARRIVALS,
     COMPACTIONS,
     FITS,
+    PREEMPTIONS,
     QUEUES,
     RESERVATIONS,
+    VICTIMS,
     RunConfig,
 )
 from kvviz.errors import ConfigError
@@ -31,6 +35,7 @@ SPEEDS = {"2": 2.0, "5": 5.0, "10": 10.0, "20": 20.0, "50": 50.0, "flat out": FL
 POOLS = (2048, 4096, 8192, 16384, 32768, 65536)
 BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (512, 1024, 2048, 4096)
+CHUNKS = (0, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
@@ -145,17 +150,88 @@ LENGTH_CONTROLS = (
         shown=lambda v: v["mix.long_share"] > 0,
     ),
 )
-MEMORY_CONTROLS = (
+SHARING_CONTROLS = (
+    Control(
+        "prefixed",
+        "mix.prefix_share",
+        "Share with a system prompt",
+        "slider",
+        low=0.0,
+        high=1.0,
+        step=0.05,
+    ),
+    Control(
+        "prefixlen",
+        "mix.prefix_tokens",
+        "System prompt (tokens)",
+        "slider",
+        low=16,
+        high=1024,
+        step=16,
+        shown=lambda v: v["mix.prefix_share"] > 0,
+    ),
+    Control(
+        "prefixes",
+        "mix.prefixes",
+        "Different system prompts",
+        "slider",
+        low=1,
+        high=32,
+        shown=lambda v: v["mix.prefix_share"] > 0,
+    ),
+    Control("samples", "mix.samples", "Answers for each prompt", "slider", low=1, high=8),
+    Control(
+        "urgent",
+        "mix.urgent_share",
+        "Share of high priority",
+        "slider",
+        low=0.0,
+        high=1.0,
+        step=0.05,
+        shown=lambda v: v["engine.victim"] == "priority",
+    ),
+)
+POOL_CONTROLS = (
     Control("pool", "memory.slots", "Pool (slots)", "steps", POOLS),
     Control("context", "memory.context", "Context (longest request)", "steps", CONTEXTS),
-    Control("fit", "contiguous.fit", "Contiguous: fit", "select", FITS),
-    Control("reserve", "contiguous.reservation", "Contiguous: reservation", "select", RESERVATIONS),
-    Control("compact", "contiguous.compaction", "Contiguous: compaction", "select", COMPACTIONS),
-    Control("block", "paged.block_size", "Paged: block size (slots)", "steps", BLOCKS),
-    Control("queue", "engine.queue", "When the head finds no place", "select", QUEUES),
     Control("seed", "seed", "Seed", "number", low=0, high=2**31 - 1),
 )
-CONTROLS = ARRIVAL_CONTROLS + LENGTH_CONTROLS + MEMORY_CONTROLS
+CONTIGUOUS_CONTROLS = (
+    Control("fit", "contiguous.fit", "Fit", "select", FITS),
+    Control("reserve", "contiguous.reservation", "Reservation", "select", RESERVATIONS),
+    Control("compact", "contiguous.compaction", "Compaction", "select", COMPACTIONS),
+)
+PAGED_CONTROLS = (
+    Control("block", "paged.block_size", "Block size (slots)", "steps", BLOCKS),
+    Control("admit", "paged.admission", "Admission looks at", "select", ADMISSIONS),
+    Control(
+        "watermark",
+        "paged.watermark",
+        "Watermark (share kept free)",
+        "slider",
+        low=0.0,
+        high=0.5,
+        step=0.01,
+    ),
+)
+SCHEDULER_CONTROLS = (
+    Control("queue", "engine.queue", "When the head finds no place", "select", QUEUES),
+    Control("victim", "engine.victim", "Who gives way", "select", VICTIMS),
+    Control("preempt", "engine.preemption", "A victim's K and V", "select", PREEMPTIONS),
+    Control("chunk", "engine.chunk", "Prefill chunk (0: no limit)", "steps", CHUNKS),
+)
+# (title, controls, the layouts that they belong to: none for all)
+GROUPS: tuple[tuple[str, tuple[Control, ...], tuple[str, ...]], ...] = (
+    ("Arrivals", ARRIVAL_CONTROLS, ()),
+    ("Lengths", LENGTH_CONTROLS, ()),
+    ("Memory", POOL_CONTROLS, ()),
+    ("Contiguous", CONTIGUOUS_CONTROLS, ("contiguous",)),
+    ("Paged", PAGED_CONTROLS, ("paged",)),
+    ("Scheduler", SCHEDULER_CONTROLS, ()),
+    ("Prefixes and samples", SHARING_CONTROLS, ()),
+)
+CONTROLS = tuple(control for _, controls, _ in GROUPS for control in controls)
+LANE_KEYS = ("left", "right")
 
 
 def sidebar() -> tuple[RunConfig | None, float]:
@@ -166,11 +242,11 @@ def sidebar() -> tuple[RunConfig | None, float]:
         values = {path: value for path, value, _ in base.walk()}
         chosen = dict(values)
         st.caption(f"{PRESETS[preset].title}. {PRESETS[preset].story}")
-        for title, controls in (
-            ("Arrivals", ARRIVAL_CONTROLS),
-            ("Lengths", LENGTH_CONTROLS),
-            ("Memory", MEMORY_CONTROLS),
-        ):
+        chosen["lanes"] = ",".join(_lanes(base.lane_names))
+        layouts = {LANES[name].layout for name in chosen["lanes"].split(",")}
+        for title, controls, owners in GROUPS:
+            if owners and not layouts & set(owners):
+                continue
             st.markdown(f"**{title}**")
             for control in controls:
                 if control.shown(chosen):
@@ -197,12 +273,46 @@ def _preset() -> str:
     )
 
 
+def _lanes(default: tuple[str, ...]) -> list[str]:
+    """The two lanes side by side; choosing the other one's layout swaps them."""
+    for key, name in zip(LANE_KEYS, default, strict=False):
+        st.session_state.setdefault(f"last-{key}", name)
+    options = list(LANES)
+    chosen = [
+        st.selectbox(
+            f"{key.capitalize()} lane",
+            options,
+            index=options.index(name),
+            key=key,
+            bind="query-params",
+            on_change=_swap_if_equal,
+            args=(key,),
+            help="\n".join(f"- {n}: {lane.like}" for n, lane in LANES.items()),
+        )
+        for key, name in zip(LANE_KEYS, default, strict=False)
+    ]
+    if chosen[0] == chosen[1]:  # an address may name one layout twice
+        chosen[1] = next(name for name in LANES if name != chosen[0])
+    for key, name in zip(LANE_KEYS, chosen, strict=True):
+        st.session_state[f"last-{key}"] = name
+    return chosen
+
+
+def _swap_if_equal(key: str) -> None:
+    other = LANE_KEYS[1 - LANE_KEYS.index(key)]
+    if st.session_state[key] == st.session_state.get(other):
+        st.session_state[other] = st.session_state[f"last-{key}"]
+
+
 def _forget_controls() -> None:
     """Another preset: every control goes to its value there."""
     values = {path: value for path, value, _ in preset_config(st.session_state.preset).walk()}
     for control in CONTROLS:
         if control.key in st.session_state:
             st.session_state[control.key] = values[control.path]
+    for key, name in zip(LANE_KEYS, values["lanes"].split(","), strict=False):
+        if key in st.session_state:
+            st.session_state[key] = name
 
 
 def _draw(control: Control, default: Any) -> Any:

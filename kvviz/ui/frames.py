@@ -10,12 +10,15 @@ import base64
 import json
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from kvviz import __version__
+from kvviz.caches.layouts import LANES, lane_config
+from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.records import HOLE, Columns
 from kvviz.views import breakdown, capacity, holes, memory_map, words
@@ -91,6 +94,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
             name: {
                 "colour": theme.lanes[name],
                 "what": _what(name, published),
+                "key": memory_map.legend(lane.snapshot),
                 "alt": memory_map.map_alt(lane.snapshot, name),
                 "figures": [
                     asdict(f) for f in words.key_figures(lane.snapshot, lane.tokens_per_second)
@@ -170,7 +174,7 @@ def merged(c: Columns) -> Columns:
     """Neighbours of one owner that are all full, or all free, as one row: many small blocks would
     fill the frame."""
     plain = (c.used == c.size) | (c.owner == HOLE)
-    same = (c.owner[1:] == c.owner[:-1]) & plain[1:] & plain[:-1]
+    same = (c.owner[1:] == c.owner[:-1]) & plain[1:] & plain[:-1] & (c.refs[1:] == c.refs[:-1])
     first = np.flatnonzero(np.concatenate([[True], ~same]))
     return Columns(
         c.start[first],
@@ -178,6 +182,7 @@ def merged(c: Columns) -> Columns:
         np.add.reduceat(c.used, first),
         c.owner[first],
         c.refs[first],
+        None if c.cached is None else np.add.reduceat(c.cached, first),
     )
 
 
@@ -267,10 +272,21 @@ def _chip(label: str, tone: str, help: str) -> dict[str, str]:
 
 
 def _what(name: str, published: Published) -> str:
-    c = published.config
-    if name == "contiguous":
-        return f"one region a request, {c.contiguous.fit} fit, reserve {c.contiguous.reservation}"
-    return f"blocks of {c.paged.block_size} slots, block table"
+    """The lane's settings in a few words."""
+    c = lane_config(name, published.config)
+    return WORDS[LANES[name].layout](c)
+
+
+def _contiguous(c: RunConfig) -> str:
+    return f"one region a request, {c.contiguous.fit} fit, reserve {c.contiguous.reservation}"
+
+
+def _paged(c: RunConfig) -> str:
+    sharing = "prefixes shared, " if c.paged.prefix_sharing else ""
+    return f"blocks of {c.paged.block_size} slots, {sharing}admitted by {c.paged.admission}"
+
+
+WORDS: dict[str, Callable[[RunConfig], str]] = {"contiguous": _contiguous, "paged": _paged}
 
 
 def _legend(theme: Theme) -> dict[str, str]:
@@ -281,6 +297,8 @@ def _legend(theme: Theme) -> dict[str, str]:
         "external": theme.external,
         "usable": theme.usable,
         "hole": theme.hole,
+        "cached": theme.cached,
+        "free": theme.quiet,
         "stuck": theme.stuck,
         "alarm": theme.alarm,
         **theme.lanes,

@@ -12,19 +12,18 @@ const CHARTS = [
   ["bytes", "Where the bytes are", "Shares of the pool by use, by lane and view"],
 ];
 const KEYS = {
-  map: [["hatch", "reserved", "reserved, unwritten"], ["fill", "hole", "hole"],
-        ["fill", "stuck", "hole too small for the head"], ["ghost", "alarm", "head of the queue"]],
-  pages: [["hatch", "reserved", "block tail"], ["fill", "hole", "free block"]],
-  time: [["line", "contiguous", "admissible"], ["dot", "contiguous", "free"], ["line", "paged", "paged"],
-         ["sign", "contiguous", "fragmented", "✕"], ["sign", "contiguous", "capacity", "▼"],
-         ["sign", "contiguous", "queued", "●"]],
-  size: [["line", "contiguous", "contiguous"], ["dash", "contiguous", "if compacted"],
-         ["line", "paged", "paged"], ["dash", "alarm", "next request"]],
-  holes: [["fill", "contiguous", "contiguous"], ["fill", "paged", "paged (free runs)"],
-          ["dash", "alarm", "next request"]],
   bytes: [["fill", "written", "token states"], ["fill", "reserved", "reserved, used later"],
           ["hatch", "internal", "internal"], ["hatch", "external", "external"],
           ["fill", "usable", "free, usable"]],
+};
+// Keys that name the lanes
+const LANE_KEYS = {
+  time: (lanes) => [...lanes.map((name) => ["line", name, name]), ["dot", "free", "free, dotted"],
+                    ["sign", "free", "fragmented", "✕"], ["sign", "free", "capacity", "▼"],
+                    ["sign", "free", "queued", "●"]],
+  size: (lanes) => [...lanes.map((name) => ["line", name, name]), ["dash", lanes[0], "if compacted"],
+                    ["dash", "alarm", "next request"]],
+  holes: (lanes) => [...lanes.map((name) => ["fill", name, name]), ["dash", "alarm", "next request"]],
 };
 const BUTTONS = ["zoom2d", "pan2d", "resetScale2d"];
 const SPOKEN_MS = 5000;  // the verdict is announced at most this often
@@ -32,7 +31,7 @@ const SPOKEN_MS = 5000;  // the verdict is announced at most this often
 export function mount(component) {
   const { data, parentElement } = component;
   const old = parentElement.kvView;
-  if (old && old.token === data.token) return;
+  if (old && old.token === data.token && String(old.lanes) === String(data.lanes)) return;
   if (old) old.close();
   const view = new View(parentElement, data);
   parentElement.kvView = view;
@@ -49,6 +48,7 @@ class View {
     this.token = data.token;
     this.base = data.base;
     this.version = data.version;
+    this.lanes = data.lanes;
     this.plots = {};
     this.hover = {};
     this.tries = 0;
@@ -144,8 +144,10 @@ class View {
     }
     for (const [name, lane] of Object.entries(frame.lanes)) {
       const card = this.find(`lane-${name}`);
+      if (!card) continue;  // the lanes have just been changed: the page is told next
       card.style.setProperty("--kv-lane", lane.colour);
       put(card.querySelector(".kv-what"), lane.what);
+      keys(this.find(`key-${name}`), lane.key);
       figures(card.querySelector(".kv-figures"), lane.figures);
       this.find(`map-${name}`).setAttribute("aria-label", lane.alt);
     }
@@ -341,9 +343,9 @@ function scaffold(parent, lanes) {
     <div class="kv-lane-head"><h3>${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
     <div class="kv-figures"></div>
     <div class="kv-plot kv-map" data-kv="map-${name}" role="img"></div>
-    <div class="kv-key">${key(name === "paged" ? "pages" : "map")}</div></section>`;
+    <div class="kv-key" data-kv="key-${name}"></div></section>`;
   const chart = ([name, title, alt]) => `<section class="kv-card"><h4>${title}</h4>
-    <div class="kv-key">${key(name)}</div>
+    <div class="kv-key">${key(LANE_KEYS[name] ? LANE_KEYS[name](lanes) : KEYS[name])}</div>
     <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
   root.innerHTML = `
     <div class="kv-verdict" data-kv="verdict" data-tone="calm">
@@ -366,9 +368,19 @@ function scaffold(parent, lanes) {
   return root;
 }
 
-function key(name) {
-  return KEYS[name].map(([kind, colour, label, sign]) =>
+function key(rows) {
+  return rows.map(([kind, colour, label, sign]) =>
     `<i data-kind="${kind}" style="--c: var(--kv-c-${colour})"${sign ? ` data-sign="${sign}"` : ""}>${label}</i>`).join("");
+}
+
+function keys(node, rows) {
+  keep(node, rows.length, () => document.createElement("i"));
+  rows.forEach(([kind, colour, label], i) => {
+    const item = node.children[i];
+    put(item, label);
+    if (item.dataset.kind !== kind) item.dataset.kind = kind;
+    item.style.setProperty("--c", `var(--kv-c-${colour})`);
+  });
 }
 
 function chips(node, rows) {
@@ -440,6 +452,7 @@ function describe(hover, slot) {
   const length = hover.paged ? Math.min(hover.grain, start[low] + size[low] - begin) : size[low];
   const filled = used[low] === size[low] ? length : used[low];
   const where = `slots ${n(begin)} to ${n(begin + length - 1)}`;
+  if (owner[low] === -2) return `never handed out\n${where}`;
   if (owner[low] < 0) {
     return hover.paged ? `free block ${n(block)}\n${where}` : `hole of ${n(length)}\n${where}`;
   }

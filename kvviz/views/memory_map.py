@@ -17,15 +17,16 @@ import numpy as np
 from PIL import Image
 
 from kvviz.metrics import holes
-from kvviz.records import ADMITTED, HOLE, Snapshot, Verdict
+from kvviz.records import ADMITTED, HOLE, RESERVED, Snapshot, Verdict
 from kvviz.views.theme import Figure, Theme, axis, blend, faded, layout, number, rgb
 
 COLOUR_BY = ("request", "state", "age")
 HEIGHT = 320
 _PIXELS = 1024  # about twice the width on the page, so that lines stay whole
 _HUES = 12
-_LINE, _HOLE, _STUCK, _REST = 0, 1, 2, 3
-_FIRST = 4  # palette: _FIRST + 2 * hue written, + 1 reserved
+_LINE, _HOLE, _STUCK, _REST, _CACHED = range(5)
+_FIRST = 6  # palette: _FIRST + 2 * hue written, + 1 reserved
+_SHARED = 64  # added to what several sequences hold
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,10 @@ def picture(
     padded[: len(codes)] = codes
     s = grid.scale
     pixels = padded.reshape(grid.rows, grid.columns).repeat(s, 0).repeat(s, 1)
+    shared = pixels >= _SHARED
+    if shared.any():
+        np.subtract(pixels, _SHARED, out=pixels, where=shared)
+        np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
     reserved = (pixels >= _FIRST) & (pixels % 2 == 1)
     np.copyto(pixels, _HOLE, where=reserved & _hatch(grid.rows * s, grid.columns * s))
     if s > 1 and _lines_are_clear(snapshot, grid):
@@ -128,17 +133,22 @@ def cells(
     c = snapshot.columns
     need = ghost.need if ghost and ghost.kind != ADMITTED else 0
     hue = _row_hues(snapshot, hues, colour_by)
-    free = c.owner == HOLE
+    free = c.owner < 0
     empty = np.where(_too_small(snapshot, need), _STUCK, _HOLE)
-    written = np.where(free, empty, _FIRST + 2 * hue).astype(np.uint8)
+    empty[c.owner == RESERVED] = _REST
+    if c.cached is not None:
+        empty[c.cached > 0] = _CACHED
+    full = _FIRST + 2 * hue + _SHARED * (c.refs > 1)
+    written = np.where(free, empty, full).astype(np.uint8)
     rest = np.where(free, empty, _FIRST + 2 * hue + 1).astype(np.uint8)
     lengths = np.stack([c.used, c.size - c.used], axis=1).reshape(-1)
     return np.stack([written, rest], axis=1).reshape(-1).repeat(lengths), c.start
 
 
 def palette(theme: Theme, colour_by: str) -> list[tuple[int, int, int]]:
-    """Colours of the palette indices: line, hole, stuck hole, behind the pool, then hues."""
-    colours = [theme.paper, theme.hole, theme.stuck, theme.paper]
+    """Colours of the palette indices: line, hole, stuck hole, behind the pool, cached, none,
+    then hues."""
+    colours = [theme.paper, theme.hole, theme.stuck, theme.paper, theme.cached, theme.paper]
     for written in _ramp(theme, colour_by):
         colours += [written, blend(written, theme.hole, 0.55)]
     return [rgb(colour) for colour in colours]
@@ -166,7 +176,7 @@ def _row_hues(snapshot: Snapshot, hues: dict[int, int], colour_by: str) -> np.nd
     else:
         value = np.array([hues.get(int(i), 0) for i in ids], np.int64)
     at = np.clip(np.searchsorted(ids, owner), 0, len(ids) - 1)
-    return np.where(owner == HOLE, 0, value[at])
+    return np.where(owner < 0, 0, value[at])
 
 
 def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
@@ -180,6 +190,12 @@ def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
 def _lines_are_clear(snapshot: Snapshot, grid: Grid) -> bool:
     """Lines would hide the cells when blocks are only a few pixels wide."""
     return not snapshot.paged or snapshot.grain * grid.scale >= 12
+
+
+@lru_cache(maxsize=16)
+def _dots(height: int, width: int) -> np.ndarray:
+    y, x = np.ogrid[:height, :width]
+    return (x % 6 < 2) & (y % 6 < 2)
 
 
 @lru_cache(maxsize=16)
@@ -231,6 +247,23 @@ def _outline(start: int, stop: int, columns: int) -> str:
     if bottom == top + 1 and right <= left:  # two pieces that do not touch
         return f"M{left},{top}H{columns}V{top + 1}H{left}ZM0,{bottom}H{right}V{bottom + 1}H0Z"
     return f"M{left},{top}H{columns}V{bottom}H{right}V{bottom + 1}H0V{top + 1}H{left}Z"
+
+
+def legend(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    """What this lane's map needs explained: (kind, colour, label)."""
+    if not snapshot.paged:
+        return [
+            ("hatch", "reserved", "reserved, unwritten"),
+            ("fill", "hole", "hole"),
+            ("fill", "stuck", "hole too small for the head"),
+            ("ghost", "alarm", "head of the queue"),
+        ]
+    rows = [("hatch", "reserved", "block tail"), ("fill", "hole", "free block")]
+    if snapshot.columns.cached is not None and snapshot.columns.cached.any():
+        rows.append(("fill", "cached", "free, keeps a prefix"))
+    if int(snapshot.columns.refs.max()) > 1:
+        rows.append(("dots", "written", "shared by several"))
+    return rows
 
 
 def map_alt(snapshot: Snapshot, name: str) -> str:

@@ -21,6 +21,7 @@ class Theme:
     quiet: str
     grid: str
     hole: str
+    cached: str
     stuck: str
     lanes: dict[str, str]
     written: str
@@ -39,8 +40,19 @@ LIGHT = Theme(
     "#5b6474",
     "#e4e8ef",
     "#eceff4",
+    "#cfe3d4",
     "#f6c9a8",
-    {"contiguous": "#c2410c", "paged": "#0b66c3"},
+    {
+        "contiguous": "#c2410c",
+        "buddy": "#a21caf",
+        "tlsf": "#9f1239",
+        "split": "#8a5a00",
+        "cells": "#5f6b00",
+        "scattered": "#0f766e",
+        "paged": "#0b66c3",
+        "prefix": "#4f46e5",
+        "virtual": "#15803d",
+    },
     "#3d4a63",
     "#8b9bb8",
     "#c9a227",
@@ -69,8 +81,19 @@ DARK = Theme(
     "#a3acbb",
     "#262c38",
     "#1b212c",
+    "#24402f",
     "#5e3a22",
-    {"contiguous": "#fb923c", "paged": "#5aa9f7"},
+    {
+        "contiguous": "#fb923c",
+        "buddy": "#e879f9",
+        "tlsf": "#fb7185",
+        "split": "#e3b341",
+        "cells": "#bcc95a",
+        "scattered": "#2dd4bf",
+        "paged": "#5aa9f7",
+        "prefix": "#a5a1ff",
+        "virtual": "#4ade80",
+    },
     "#b7c3da",
     "#66738c",
     "#d9b64a",

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from kvviz.build import LANES
+from kvviz.caches.layouts import LANES
 from kvviz.views.theme import DARK, LIGHT, THEMES, blend, faded, number, rgb
 
 BOTH = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
