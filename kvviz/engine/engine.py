@@ -153,6 +153,7 @@ class Engine:
             head=self._head(),
             counters=self.counters(),
             dropped_id=np.array(s.turned_away, np.int64),
+            extras=dict(getattr(layout, "extras", dict)()),
         )
 
     def close(self) -> None:
