@@ -4,6 +4,7 @@ source. `None` is "not applicable", never 0.
 
 from kvviz.metrics.books import Books, balance, balance_of, usage_gauge
 from kvviz.metrics.breakdowns import (
+    TABLE_ENTRY_BYTES,
     Breakdown,
     Usage,
     block_table_bytes,
@@ -43,6 +44,7 @@ from kvviz.metrics.rules import (
 
 __all__ = [
     "FITS",
+    "TABLE_ENTRY_BYTES",
     "Books",
     "Breakdown",
     "FiftyPercent",
