@@ -199,6 +199,7 @@ class View {
     if (node.kvExplained) return node;
     node.kvExplained = true;
     node.tabIndex = 0;
+    node.setAttribute("aria-describedby", "kv-tip");
     const show = () => { this.explains = node; this.refreshTip(); };
     const hide = () => { if (this.explains === node) { this.explains = null; this.hideTip(); } };
     for (const kind of ["pointerenter", "focus", "click"]) node.addEventListener(kind, show);
@@ -312,6 +313,7 @@ class View {
     const slot = slotUnder(node, event, this.hover[lane]);
     const tip = this.find("tip");
     if (slot === null) { this.hideTip(); return; }
+    this.explains = null;
     delete tip.dataset.wide;
     put(tip, describe(this.hover[lane], slot));
     tip.style.display = "block";
@@ -434,8 +436,9 @@ function scaffold(parent, lanes) {
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
     <p class="kv-stamp" data-kv="stamp"></p>
-    <div class="kv-numbers">${[0, 1, 2, 3].map(table).join("")}${chart(UNUSABLE)}</div>
-    <div class="kv-tip" data-kv="tip"></div>`;
+    <div class="kv-numbers"><div>${[0, 1, 3].map(table).join("")}</div>
+      <div>${table(2)}${chart(UNUSABLE)}</div></div>
+    <div class="kv-tip" data-kv="tip" id="kv-tip" role="tooltip"></div>`;
   root.style.position = "relative";
   parent.appendChild(root);
   return root;
@@ -468,8 +471,8 @@ function row(part, at, names, fill, tag) {
 
 function explanation(number, lane) {
   const lines = [`${number.name}, ${lane}: ${number.value}`, number.formula];
-  if (number.numerator) lines.push(`above: ${number.numerator}`);
-  if (number.denominator) lines.push(`below: ${number.denominator}`);
+  if (number.numerator) lines.push(`numerator: ${number.numerator}`);
+  if (number.denominator) lines.push(`denominator: ${number.denominator}`);
   if (number.note) lines.push(number.note);
   lines.push(`source: ${number.source}`);
   return lines.join("\n");

@@ -19,12 +19,27 @@ ROBSON = "Robson, JACM 21(3), 1974, 491-499"
 
 def indices(q: Question) -> list[Number]:
     """How usable the free memory is, for any request and for one of r slots."""
-    return [_external(q), _unusable(q), _fragmentation(q), _how_many(q)]
+    return [_request(q), _external(q), _unusable(q), _fragmentation(q), _how_many(q)]
 
 
 def rules(q: Question) -> list[Number]:
     """What theory says of memory handed out in pieces that can't move."""
     return [_holes(q), _fifty_percent(q), _unused_memory(q), _robson(q)]
+
+
+def _request(q: Question) -> Number:
+    name, formula, source = "next request, r", "slots the head of a queue asks for", "the scheduler"
+    if q.ask is None:
+        return absent(name, formula, source, NOTHING_WAITS)
+    return Number(
+        name,
+        number(q.ask),
+        f"{formula} = {number(q.ask)}",
+        f"r: {slots(q.ask)}",
+        f"slots in the pool: {number(q.snapshot.capacity)}",
+        source,
+        "the same for all lanes: of a head that is refused, else of the first in a queue",
+    )
 
 
 def _external(q: Question) -> Number:
@@ -56,7 +71,7 @@ def _unusable(q: Question) -> Number:
         return absent(name, formula, source, NOTHING_WAITS)
     note = "0: all free memory serves requests of r; 1 when nothing is free, by definition"
     if s.free == 0:
-        return Number(name, "1.000", formula, "", "F, free slots: 0", source, note)
+        return Number(name, "1.000", formula, "free slots: 0", "F, free slots: 0", source, note)
     sizes = q.holes
     count = int(metrics.how_many_fit(sizes, s.block, s.free, np.array([r]))[0])
     taken = r if s.block is None else -(-r // s.block) * s.block

@@ -11,14 +11,17 @@ from kvviz.records import Snapshot
 from kvviz.views.theme import Figure, Theme, axis, layout
 
 HEIGHT = 214
-_SIZES = 64
+_SIZES = 128
 
 
 def unusable(
     snapshots: Mapping[str, Snapshot], theme: Theme, *, largest: int, ask: int | None
 ) -> Figure:
     """Share of the free slots that requests of r can't use: 0 all of it serves them, 1 none."""
-    sizes = np.unique(np.geomspace(16, max(largest, 32), _SIZES).astype(np.int64))
+    sizes = np.geomspace(16, max(largest, 32), _SIZES).astype(np.int64)
+    if ask:  # the curve jumps from size to size: at the line it must be exact
+        sizes = np.append(sizes, np.clip(ask, sizes[0], sizes[-1]))
+    sizes = np.unique(sizes)
     data = []
     for name, snapshot in snapshots.items():
         curve = unusable_curve(holes(snapshot), snapshot.block, snapshot.free, sizes)
@@ -28,7 +31,7 @@ def unusable(
                 "mode": "lines",
                 "name": name,
                 "x": sizes.tolist(),
-                "y": np.round(curve, 4).tolist(),
+                "y": np.round(curve, 3).tolist(),
                 "line": {"color": theme.lanes[name], "width": 2.2},
                 "hovertemplate": "%{y:.3f} at %{x:,} slots<extra>" + name + "</extra>",
             }
