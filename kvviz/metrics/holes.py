@@ -66,11 +66,12 @@ def buddyinfo(snapshot: Snapshot) -> np.ndarray:
     at, end = -(-starts // snapshot.grain), (starts + sizes) // snapshot.grain
     orders = max(1, (snapshot.capacity // snapshot.grain).bit_length())
     counts = np.zeros(orders, np.int64)
-    for order in range(orders):  # up, as far as the start's own alignment forces small pieces
+    used = range(int((end - at).max(initial=0)).bit_length())  # no hole holds a larger piece
+    for order in used:  # up, as far as the start's own alignment forces small pieces
         cut = ((at >> order) & 1 == 1) & (at + (1 << order) <= end)
         counts[order] += cut.sum()
         at = at + (cut.astype(np.int64) << order)
-    for order in reversed(range(orders)):  # and down again through what is left
+    for order in reversed(used):  # and down again through what is left
         cut = at + (1 << order) <= end
         counts[order] += cut.sum()
         at = at + (cut.astype(np.int64) << order)

@@ -97,7 +97,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
                 "colour": theme.lanes[name],
                 "what": _what(name, published),
                 "alt": memory_map.map_alt(lane.snapshot, name),
-                "figures": [asdict(n) for n in _numbers(lane, None, (HEADLINE,))],
+                "figures": [vars(n) for n in _numbers(lane, None, (HEADLINE,))],
             }
             for name, lane in published.lanes.items()
         },
@@ -116,7 +116,7 @@ def tables(published: Published) -> dict[str, dict[str, dict[str, Any]]]:
         {name: _numbers(lane, ask, groups) for name, lane in published.lanes.items()}
     )
     return {
-        group: {row: {name: asdict(n) for name, n in cells.items()} for row, cells in rows.items()}
+        group: {row: {name: vars(n) for name, n in cells.items()} for row, cells in rows.items()}
         for group, rows in found.items()
     }
 
