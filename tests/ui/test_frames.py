@@ -100,8 +100,9 @@ def test_what_did_not_change_is_not_sent_again(published):
     assert paused["state"] == "paused"
 
 
-def test_what_changed_is_sent(published):
+def test_what_changed_is_sent(published, monkeypatch):
     """The viewer would look at an old map."""
+    monkeypatch.setattr("kvviz.ui.frames.CHART_SECONDS", 3600.0)  # whatever the machine's pace
     builder = FrameBuilder()
     builder.build(published)
     later = publish(defaults(), 401, version=2)
@@ -112,8 +113,9 @@ def test_what_changed_is_sent(published):
     assert "time" in forced["figures"]
 
 
-def test_tables_come_with_the_charts_and_agree_with_the_maps(published):
+def test_tables_come_with_the_charts_and_agree_with_the_maps(published, monkeypatch):
     """They would weigh on every frame, or stay behind the picture once a run is paused."""
+    monkeypatch.setattr("kvviz.ui.frames.CHART_SECONDS", 3600.0)
     builder = FrameBuilder()
     builder.build(published)
     assert read(builder.build(replace(published, version=2)))["numbers"] is None
