@@ -8,6 +8,7 @@ written to the cache.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -196,6 +197,7 @@ class Snapshot:
     slots at the end of its life, slots reserved now, prompt length, step of admission.
     waiting_*: the queue, head first (ids and the slots each needs), cut at `WAITING_SHOWN`.
     dropped_id: the last `WAITING_SHOWN` requests that were turned away for good.
+    extras: what a layout counts itself, by name; a name that is missing was not counted.
     """
 
     step: int
@@ -217,6 +219,7 @@ class Snapshot:
     head: Verdict | None
     counters: Counters
     dropped_id: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    extras: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def free(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
-from kvviz.metrics import summary
+from kvviz.metrics import summary, time_weighted
 
 TIMED = ("tokens_per_second", "move_seconds")  # the only fields a seed does not reproduce
 
@@ -32,11 +32,15 @@ def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
 
 
 def lane_report(engine: Engine) -> dict[str, Any]:
-    """Sizes in slots; shares of the pool from 0 to 1; `refused` by first verdict."""
+    """Sizes in slots; shares of the pool from 0 to 1; `refused` by first verdict.
+
+    `time_median` and `time_p95` weigh each value with the steps for which it held.
+    """
     counters = engine.counters()
     series = engine.recorder.series()
+    external = np.full(len(series.step), np.nan)  # n/a while nothing is free
     some_free = series.free > 0
-    external = 1 - series.admissible[some_free] / series.free[some_free]
+    external[some_free] = 1 - series.admissible[some_free] / series.free[some_free]
     return {
         "admitted": counters.admitted,
         "finished": counters.finished,
@@ -46,13 +50,14 @@ def lane_report(engine: Engine) -> dict[str, Any]:
         "preempted": counters.preempted,
         "recomputed_tokens": counters.recomputed,
         "slots_moved": counters.slots_moved,
-        "free": summary(series.free),
-        "largest_admissible": summary(series.admissible),
-        "slot_usage": summary(series.written / engine.layout.capacity),
-        "running": summary(series.running),
+        "free": _over_time(series.step, series.free),
+        "largest_admissible": _over_time(series.step, series.admissible),
+        "slot_usage": _over_time(series.step, series.written / engine.layout.capacity),
+        "running": _over_time(series.step, series.running),
         "external_fragmentation": {
-            "mean": _rounded(external, np.mean),
-            "max": _rounded(external, np.max),
+            "mean": _rounded(external[some_free], np.mean),
+            "max": _rounded(external[some_free], np.max),
+            **_time_weighted(series.step, external),
         },
         "generated_tokens": counters.generated,
         "tokens_per_second": round(counters.generated / engine.seconds, 1)
@@ -101,13 +106,31 @@ _ROWS = (
     ("preempted", lambda r: r["preempted"]),
     ("slots moved", lambda r: r["slots_moved"]),
     ("free slots, mean", lambda r: r["free"]["mean"]),
+    ("free slots, median over time", lambda r: r["free"]["time_median"]),
     ("largest admissible, mean", lambda r: r["largest_admissible"]["mean"]),
     ("slot usage, mean", lambda r: r["slot_usage"]["mean"]),
     ("external fragmentation, mean", lambda r: r["external_fragmentation"]["mean"]),
+    (
+        "external fragmentation, median over time",
+        lambda r: r["external_fragmentation"]["time_median"],
+    ),
     ("external fragmentation, max", lambda r: r["external_fragmentation"]["max"]),
     ("running, mean", lambda r: r["running"]["mean"]),
     ("tokens a second (measured)", lambda r: r["tokens_per_second"]),
 )
+
+
+def _over_time(steps: np.ndarray, values: np.ndarray) -> dict[str, float | None]:
+    """mean and p95 over the steps recorded, and the two quantiles over time."""
+    return summary(values) | _time_weighted(steps, values)
+
+
+def _time_weighted(steps: np.ndarray, values: np.ndarray) -> dict[str, float | None]:
+    found = time_weighted(steps, values)
+    return {
+        f"time_{name}": None if value is None else round(value, 4)
+        for name, value in (("median", found.median), ("p95", found.p95))
+    }
 
 
 def _rounded(values: np.ndarray, of: Any) -> float | None:

@@ -12,6 +12,7 @@ from kvviz.report import run_report, table
 from tests.helpers import config, events, lanes, small
 from tests.live.support import dry
 
+TIMED = ("time_median", "time_p95")
 # Documented for those who read the JSON
 DOCUMENTED = {
     "admitted": None,
@@ -20,16 +21,16 @@ DOCUMENTED = {
     "false_refusals": None,
     "preempted": None,
     "slots_moved": None,
-    "free": {"mean", "p95"},
-    "largest_admissible": {"mean", "p95"},
-    "slot_usage": {"mean", "p95"},
-    "external_fragmentation": {"mean", "max"},
+    "free": {"mean", "p95", *TIMED},
+    "largest_admissible": {"mean", "p95", *TIMED},
+    "slot_usage": {"mean", "p95", *TIMED},
+    "external_fragmentation": {"mean", "max", *TIMED},
     "tokens_per_second": None,
 }
 MORE = {
     "turned_away": None,
     "recomputed_tokens": None,
-    "running": {"mean", "p95"},
+    "running": {"mean", "p95", *TIMED},
     "generated_tokens": None,
     "move_seconds": None,
 }
@@ -85,6 +86,9 @@ def test_the_numbers_are_those_of_the_run(run):
         some = series.free > 0
         external = 1 - series.admissible[some] / series.free[some]
         assert round(float(external.max()), 4) == lane["external_fragmentation"]["max"]
+        held = np.sort(series.free)  # every step is recorded, so each value held for one
+        assert held[(len(held) - 1) // 2] == lane["free"]["time_median"]
+        assert held[-(-95 * len(held) // 100) - 1] == lane["free"]["time_p95"]
         assert engine.generated == lane["generated_tokens"]
 
 
@@ -100,8 +104,9 @@ def test_no_steps_are_not_applicable():
     with lanes(small({"dry": True})) as built:
         report = run_report(built, "dry")
     lane = report["lanes"]["paged"]
-    assert lane["free"] == {"mean": None, "p95": None}
-    assert lane["external_fragmentation"] == {"mean": None, "max": None}
+    never = dict.fromkeys(TIMED)
+    assert lane["free"] == {"mean": None, "p95": None, **never}
+    assert lane["external_fragmentation"] == {"mean": None, "max": None, **never}
     assert lane["tokens_per_second"] is None
     assert "n/a" in table(report)
 
@@ -118,7 +123,7 @@ def test_a_pool_that_is_always_full_has_no_fragmentation():
     with lanes(run) as built:
         built.step()
         lane = run_report(built, "dry")["lanes"]["contiguous"]
-    assert lane["external_fragmentation"] == {"mean": None, "max": None}
+    assert lane["external_fragmentation"] == {"mean": None, "max": None, **dict.fromkeys(TIMED)}
     assert lane["free"]["mean"] == 0
 
 

@@ -33,8 +33,6 @@ from kvviz.records import (
     Verdict,
 )
 
-TABLE_ENTRY_BYTES = 4  # int32
-
 
 class PagedLayout:
     """See `caches.layout.Layout`. Slots behind the last whole block are never used."""
@@ -202,16 +200,15 @@ class PagedLayout:
     def extras(self) -> dict[str, float]:
         """What only this layout counts: slots, or bytes where the name ends so."""
         lines = self._lines()
-        found = {
-            "table_bytes": int(self._blocks[lines].sum()) * TABLE_ENTRY_BYTES,
-            "blocks_used": int((self._pool.refs[self._pool.null :] > 0).sum()),
-            "blocks": self._pool.usable_blocks,
+        found: dict[str, float] = {
+            "table_bytes": self.table.array.nbytes,
             "tail": int((self._blocks[lines] * self.grain - self._written[lines]).sum()),
         }
         if self._chains is not None:
-            found["cached"] = len(self._pool.idle()) * self.grain
-        shared = self._pool.refs - 1
-        found["shared_saved"] = int(shared[shared > 0].sum()) * self.grain
+            found["cached_blocks"] = len(self._pool.idle())
+        again = int(np.maximum(self._pool.refs - 1, 0).sum())
+        if again:
+            found["shared_saved"] = again * self.grain
         if self._page_blocks:
             found["returnable"] = self._returnable()
         return found

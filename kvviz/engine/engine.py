@@ -158,6 +158,7 @@ class Engine:
             head=self._head(),
             counters=self.counters(),
             dropped_id=np.array(s.ledger.turned_away, np.int64),
+            extras=dict(getattr(layout, "extras", dict)()),
         )
 
     def close(self) -> None:

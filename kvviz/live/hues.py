@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from kvviz.records import HOLE, Snapshot
+from kvviz.records import Snapshot
 
 HUES = 12
 
@@ -36,7 +36,7 @@ class HueBook:
 
 
 def _neighbours(snapshot: Snapshot) -> dict[int, set[int]]:
-    owners = [int(o) for o in snapshot.columns.owner if o != HOLE]
+    owners = [int(o) for o in snapshot.columns.owner if o >= 0]
     near: dict[int, set[int]] = {}
     for a, b in itertools.pairwise(owners):
         if a != b:

@@ -22,7 +22,10 @@ from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.records import HOLE, Columns
 from kvviz.views import breakdown, capacity, holes, memory_map, words
+from kvviz.views.number import Number
+from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
+from kvviz.views.unusable import unusable
 from kvviz.workloads.lengths import load_mix
 
 CHART_SECONDS = 0.5
@@ -56,6 +59,7 @@ class FrameBuilder:
         figures = maps(published, theme, self.colour_by)
         if with_charts:
             figures |= charts(published, theme)
+            frame["numbers"] = tables(published)
         frame["hover"] = {
             name: hover(lane)
             for name, lane in published.lanes.items()
@@ -77,7 +81,8 @@ class FrameBuilder:
 
 
 def head(published: Published, theme: Theme) -> dict[str, Any]:
-    """Everything that is text: verdict, key figures, status, stamp."""
+    """Everything that is text: verdict, the numbers over the maps, status, stamp. The tables of
+    numbers come with the charts only."""
     snapshots = {name: lane.snapshot for name, lane in published.lanes.items()}
     last = {
         name: next((e for e in lane.refusals if e.verdict == "fragmented"), None)
@@ -96,16 +101,32 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
                 "what": _what(name, published),
                 "key": memory_map.legend(lane.snapshot),
                 "alt": memory_map.map_alt(lane.snapshot, name),
-                "figures": [
-                    asdict(f) for f in words.key_figures(lane.snapshot, lane.tokens_per_second)
-                ],
+                "figures": [vars(n) for n in _numbers(lane, None, (HEADLINE,))],
             }
             for name, lane in published.lanes.items()
         },
         "status": _status(published),
         "legend": _legend(theme),
         "stamp": stamp(published),
+        "numbers": None,
     }
+
+
+def tables(published: Published) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every number that does not stand over a map: {group: {row: {lane: a Number}}}."""
+    ask = _ask({name: lane.snapshot for name, lane in published.lanes.items()})
+    groups = tuple(group for group in GROUPS if group != HEADLINE)
+    found = side_by_side(
+        {name: _numbers(lane, ask, groups) for name, lane in published.lanes.items()}
+    )
+    return {
+        group: {row: {name: vars(n) for name, n in cells.items()} for row, cells in rows.items()}
+        for group, rows in found.items()
+    }
+
+
+def _numbers(lane: LaneView, ask: int | None, groups: tuple[str, ...]) -> list[Number]:
+    return numbers(lane.snapshot, ask, {"tokens_per_second": lane.tokens_per_second}, groups)
 
 
 def maps(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure]:
@@ -139,6 +160,7 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
         "holes": holes.histogram(snapshots, theme, ask=ask),
+        "unusable": unusable(snapshots, theme, largest=memory.context, ask=ask),
         "bytes": breakdown.breakdown(snapshots, theme, ask=ask or 1),
     }
 

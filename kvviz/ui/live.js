@@ -24,7 +24,10 @@ const LANE_KEYS = {
   size: (lanes) => [...lanes.map((name) => ["line", name, name]), ["dash", lanes[0], "if compacted"],
                     ["dash", "alarm", "next request"]],
   holes: (lanes) => [...lanes.map((name) => ["fill", name, name]), ["dash", "alarm", "next request"]],
+  unusable: (lanes) => [...lanes.map((name) => ["line", name, name]), ["dash", "alarm", "next request"]],
 };
+const UNUSABLE = ["unusable", "Unusable index, by size of the request",
+  "Unusable free space index for each size of request, by lane"];
 const BUTTONS = ["zoom2d", "pan2d", "resetScale2d"];
 const SPOKEN_MS = 5000;  // the verdict is announced at most this often
 
@@ -111,6 +114,8 @@ class View {
     if (frame.state === "failed") this.root.dataset.stale = "";
     else delete this.root.dataset.stale;
     this.text(frame);
+    if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
+    this.refreshTip();
     Object.assign(this.hover, frame.hover);
     await this.draw(frame);
     const p = this.probe;
@@ -148,9 +153,75 @@ class View {
       card.style.setProperty("--kv-lane", lane.colour);
       put(card.querySelector(".kv-what"), lane.what);
       keys(this.find(`key-${name}`), lane.key);
-      figures(card.querySelector(".kv-figures"), lane.figures);
+      this.figures(card.querySelector(".kv-figures"), lane.figures, name);
       this.find(`map-${name}`).setAttribute("aria-label", lane.alt);
     }
+  }
+
+  figures(node, rows, lane) {
+    keep(node, rows.length, () => {
+      const box = this.explained(document.createElement("div"));
+      box.className = "kv-figure";
+      box.append(document.createElement("b"), document.createElement("span"));
+      return box;
+    });
+    rows.forEach((row, i) => {
+      const box = node.children[i];
+      put(box.children[0], row.value);
+      put(box.children[1], row.name);
+      box.kvTip = explanation(row, lane);
+    });
+  }
+
+  /* One table a group, a row a number, a column a lane. */
+  tables(groups, lanes) {
+    Object.entries(groups).forEach(([title, rows], at) => {
+      const table = this.find(`numbers-${at}`);
+      if (!table) return;
+      put(table.previousElementSibling, title);
+      const [head, body] = table.children;
+      row(head, 0, ["", ...lanes], (cell, name) => put(cell, name), "th");
+      keep(body, Object.keys(rows).length, () => document.createElement("tr"));
+      Object.entries(rows).forEach(([name, cells], i) => {
+        row(body, i, [name, ...lanes], (cell, lane, j) => {
+          if (j === 0) { put(cell, name); return; }
+          const number = cells[lane];
+          this.explained(cell);
+          put(cell, number.value);
+          if (cell.dataset.kind !== number.kind) cell.dataset.kind = number.kind;
+          cell.kvTip = explanation(number, lane);
+        }, "td");
+      });
+    });
+  }
+
+  /* Hover, focus and touch open the explanation; Escape closes it. */
+  explained(node) {
+    if (node.kvExplained) return node;
+    node.kvExplained = true;
+    node.tabIndex = 0;
+    node.setAttribute("aria-describedby", "kv-tip");
+    const show = () => { this.explains = node; this.refreshTip(); };
+    const hide = () => { if (this.explains === node) { this.explains = null; this.hideTip(); } };
+    for (const kind of ["pointerenter", "focus", "click"]) node.addEventListener(kind, show);
+    node.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+    node.addEventListener("blur", hide);
+    node.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+    return node;
+  }
+
+  refreshTip() {
+    const node = this.explains;
+    if (!node || !node.kvTip) return;
+    if (!node.isConnected) { this.explains = null; this.hideTip(); return; }
+    const tip = this.find("tip");
+    put(tip, node.kvTip);
+    tip.dataset.wide = "";
+    tip.style.display = "block";
+    const root = this.root.getBoundingClientRect(), box = node.getBoundingClientRect();
+    const below = box.bottom + 6 + tip.offsetHeight <= innerHeight || box.top < tip.offsetHeight + 6;
+    tip.style.left = `${Math.max(0, Math.min(box.left - root.left, root.width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${below ? box.bottom - root.top + 4 : box.top - root.top - tip.offsetHeight - 4}px`;
   }
 
   speak(text) {
@@ -243,6 +314,8 @@ class View {
     const slot = slotUnder(node, event, this.hover[lane]);
     const tip = this.find("tip");
     if (slot === null) { this.hideTip(); return; }
+    this.explains = null;
+    delete tip.dataset.wide;
     put(tip, describe(this.hover[lane], slot));
     tip.style.display = "block";
     const box = this.root.getBoundingClientRect();
@@ -347,6 +420,8 @@ function scaffold(parent, lanes) {
   const chart = ([name, title, alt]) => `<section class="kv-card"><h4>${title}</h4>
     <div class="kv-key">${key(LANE_KEYS[name] ? LANE_KEYS[name](lanes) : KEYS[name])}</div>
     <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
+  const table = (at) => `<section class="kv-card"><h4></h4>
+    <table data-kv="numbers-${at}"><thead><tr></tr></thead><tbody></tbody></table></section>`;
   root.innerHTML = `
     <div class="kv-verdict" data-kv="verdict" data-tone="calm">
       <p class="kv-text" data-kv="text">Loading the model and the kernels…</p>
@@ -362,7 +437,9 @@ function scaffold(parent, lanes) {
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
     <p class="kv-stamp" data-kv="stamp"></p>
-    <div class="kv-tip" data-kv="tip"></div>`;
+    <div class="kv-numbers"><div>${[0, 1, 3].map(table).join("")}</div>
+      <div>${table(2)}${chart(UNUSABLE)}</div></div>
+    <div class="kv-tip" data-kv="tip" id="kv-tip" role="tooltip"></div>`;
   root.style.position = "relative";
   parent.appendChild(root);
   return root;
@@ -393,23 +470,27 @@ function chips(node, rows) {
   });
 }
 
-function figures(node, rows) {
-  keep(node, rows.length, () => {
-    const box = document.createElement("div");
-    box.className = "kv-figure";
-    box.append(document.createElement("b"), document.createElement("span"));
-    return box;
+function row(part, at, names, fill, tag) {
+  const line = part.children[at];
+  keep(line, names.length, (i) => {
+    const cell = document.createElement(i ? tag : "th");
+    if (tag === "td" && !i) cell.scope = "row"; else if (tag === "th") cell.scope = "col";
+    return cell;
   });
-  rows.forEach((row, i) => {
-    const box = node.children[i];
-    put(box.children[0], row.value);
-    put(box.children[1], row.label);
-    if (box.title !== row.help) box.title = row.help;
-  });
+  names.forEach((name, i) => fill(line.children[i], name, i));
+}
+
+function explanation(number, lane) {
+  const lines = [`${number.name}, ${lane}: ${number.value}`, number.formula];
+  if (number.numerator) lines.push(`numerator: ${number.numerator}`);
+  if (number.denominator) lines.push(`denominator: ${number.denominator}`);
+  if (number.note) lines.push(number.note);
+  lines.push(`source: ${number.source}`);
+  return lines.join("\n");
 }
 
 function keep(node, count, make) {
-  while (node.children.length < count) node.append(make());
+  while (node.children.length < count) node.append(make(node.children.length));
   while (node.children.length > count) node.lastChild.remove();
 }
 

@@ -1,11 +1,10 @@
-"""The verdict sentence and the key figures: text and numbers, no markup."""
+"""The verdict sentence: text and numbers, no markup."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvviz.metrics import external_fragmentation
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, Event, Snapshot
 from kvviz.views.theme import number
 
@@ -17,13 +16,6 @@ class Sentence:
     tone: str
     text: str
     detail: str
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    label: str
-    value: str
-    help: str
 
 
 def verdict(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None]) -> Sentence:
@@ -64,50 +56,6 @@ def verdict(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None])
                 _elsewhere(snapshots, name, request),
             )
     return Sentence("calm", _nobody_refused(snapshots), _calm(snapshots, last))
-
-
-def key_figures(snapshot: Snapshot, tokens_per_second: float) -> list[KeyFigure]:
-    """Headline numbers of a lane, each with its formula and what went into it."""
-    counters = snapshot.counters
-    free, admissible = snapshot.free, snapshot.admissible
-    external = external_fragmentation(free, admissible)
-    paged = snapshot.paged
-    rule = f"free blocks x {snapshot.grain} slots a block" if paged else "max of the hole sizes"
-    share = "n/a" if external is None else f"{external:.0%}"
-    return [
-        KeyFigure(
-            "free",
-            number(free),
-            f"F, the sum of all holes: {number(free)} of {number(snapshot.capacity)} "
-            f"slots, {snapshot.slot_bytes:,} bytes each",
-        ),
-        KeyFigure(
-            "largest admissible",
-            number(admissible),
-            f"{rule} = {number(admissible)}. External fragmentation 1 - largest / F = {share}",
-        ),
-        KeyFigure(
-            "false refusals",
-            f"{number(counters.false_refusals)} of {number(counters.refusals)}",
-            "requests whose first refusal was `fragmented` (free >= need, but no hole "
-            "holds it), of all that were refused at first: "
-            + ", ".join(f"{kind} {count:,}" for kind, count in counters.refused.items()),
-        ),
-        KeyFigure(
-            "tokens/s",
-            number(tokens_per_second),
-            "tokens generated a second of this lane's own time, over its last 128 steps; measured",
-        ),
-        KeyFigure(
-            "running",
-            number(counters.running),
-            f"sequences in this step's batch; {number(counters.waiting)} wait, "
-            f"{number(counters.finished)} finished, {number(counters.preempted)} "
-            f"preempted ({number(counters.recomputed)} tokens computed again), "
-            f"{number(counters.slots_moved)} slots moved in "
-            f"{counters.move_seconds * 1e3:,.1f} ms",
-        ),
-    ]
 
 
 def _elsewhere(snapshots: Mapping[str, Snapshot], name: str, request: int) -> str:

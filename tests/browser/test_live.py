@@ -154,6 +154,33 @@ def test_the_map_names_what_lies_under_the_pointer(visit: Open) -> None:
     assert "request" in tip or "hole" in tip
 
 
+def test_every_number_opens_its_explanation(visit: Open) -> None:
+    """A number would stand there without formula, parts and source, for a mouse or a keyboard."""
+    one = visit()
+    one.page.get_by_role("button", name="Pause").click()
+    one.until("() => window.__kvviz.state === 'paused'")
+    shown = "() => document.querySelector('[data-kv=tip]').style.display === 'block'"
+    free = one.page.locator("[data-kv=lane-contiguous] .kv-figure").first
+    free.hover()
+    one.until(shown)
+    assert "F = sum of all holes = " + free.locator("b").inner_text() in one.text("tip")
+    one.page.mouse.move(2, 2)
+    one.until("() => document.querySelector('[data-kv=tip]').style.display === 'none'")
+    row = one.page.locator("[data-kv=numbers-2] tbody tr").first
+    row.locator("td").first.focus()
+    one.until(shown)
+    value = row.locator("td").first.inner_text()
+    told = one.text("tip").split("\n")
+    assert told[0] == f"slot usage, contiguous: {value}"
+    assert told[1].startswith("used slots / slots = ")
+    assert told[2].startswith("numerator: slots written: ")
+    assert told[3] == "denominator: slots in the pool: 8,192"
+    assert told[-1].startswith("source: ")
+    one.page.keyboard.press("Escape")
+    one.until("() => document.querySelector('[data-kv=tip]').style.display === 'none'")
+    assert one.errors == []
+
+
 def test_two_sessions_do_not_see_each_other(visit: Open) -> None:
     one, two = visit("/?seed=11"), visit("/?seed=12")
     one.page.get_by_role("button", name="Pause").click()

@@ -138,3 +138,15 @@ def test_a_new_mix_changes_what_comes_after(backend: Backend) -> None:
         assert run.step_count == 260
         assert run.stream.drawn - drawn < 45
         assert run.comparison.equal == run.comparison.compared > 0
+
+
+def test_a_snapshot_carries_what_its_layout_counts() -> None:
+    """A layout's own counts would not reach the page, or change in a picture already taken."""
+    with lanes(small({"dry": True})) as run:
+        run_steps(run, 5)
+        engine = run.engines["paged"]
+        counts = {"cached_blocks": 3}
+        engine.layout.extras = lambda: counts
+        shot = engine.snapshot()
+        counts["cached_blocks"] = 4
+        assert shot.extras == {"cached_blocks": 3}

@@ -16,14 +16,18 @@ from kvviz.live.published import Published
 from kvviz.live.runner import FLAT_OUT, LiveRunner
 from kvviz.ui.frames import FrameBuilder
 from kvviz.views.memory_map import Grid
+from kvviz.views.numbers import GROUPS, HEADLINE
 from kvviz.views.theme import THEMES
 from kvviz.workloads.presets import preset_config
 from tests.live.support import Builder, dry, publish, until
 
-FIGURES = {"map-contiguous", "map-paged", "time", "size", "holes", "bytes"}
+FIGURES = {"map-contiguous", "map-paged", "time", "size", "holes", "bytes", "unusable"}
+NUMBER = {
+    "name", "value", "formula", "numerator", "denominator", "source", "note", "kind", "group",
+}  # fmt: skip
 KEYS = {
     "version", "step", "state", "message", "theme", "verdict", "lanes", "status", "legend",
-    "stamp", "figures", "hover",
+    "stamp", "figures", "hover", "numbers",
 }  # fmt: skip
 LEGEND = {
     "written", "reserved", "internal", "external", "usable", "hole", "stuck", "alarm",
@@ -59,7 +63,12 @@ def test_a_frame_has_what_the_browser_reads(published):
     assert {"contiguous", "paged"} == set(frame["lanes"]) == set(frame["hover"])
     for lane in frame["lanes"].values():
         assert {"colour", "what", "alt", "figures"} == set(lane)
-        assert all({"label", "value", "help"} == set(figure) for figure in lane["figures"])
+        assert all(set(figure) == NUMBER for figure in lane["figures"])
+    assert set(frame["numbers"]) == {group for group in GROUPS if group != HEADLINE}
+    for rows in frame["numbers"].values():
+        for cells in rows.values():
+            assert list(cells) == ["contiguous", "paged"]
+            assert all(set(number) == NUMBER for number in cells.values())
 
 
 def test_a_frame_of_a_running_thread():
@@ -91,16 +100,30 @@ def test_what_did_not_change_is_not_sent_again(published):
     assert paused["state"] == "paused"
 
 
-def test_what_changed_is_sent(published):
+def test_what_changed_is_sent(published, monkeypatch):
     """The viewer would look at an old map."""
+    monkeypatch.setattr("kvviz.ui.frames.CHART_SECONDS", 3600.0)  # whatever the machine's pace
     builder = FrameBuilder()
     builder.build(published)
     later = publish(defaults(), 401, version=2)
     frame = read(builder.build(later))
     assert {"map-contiguous", "map-paged"} <= set(frame["figures"])
     forced = read(builder.build(replace(later, version=3, state="paused")))
-    assert {"time", "size", "holes", "bytes"} >= set(forced["figures"])
+    assert {"time", "size", "holes", "bytes", "unusable"} >= set(forced["figures"])
     assert "time" in forced["figures"]
+
+
+def test_tables_come_with_the_charts_and_agree_with_the_maps(published, monkeypatch):
+    """They would weigh on every frame, or stay behind the picture once a run is paused."""
+    monkeypatch.setattr("kvviz.ui.frames.CHART_SECONDS", 3600.0)
+    builder = FrameBuilder()
+    builder.build(published)
+    assert read(builder.build(replace(published, version=2)))["numbers"] is None
+    later = publish(defaults(), 401, version=3, state="paused")
+    sent = read(builder.build(later))["numbers"]["Where the slots are"]["slot usage"]
+    for name, lane in later.lanes.items():
+        written = int(lane.snapshot.seq_used.sum())
+        assert sent[name]["numerator"] == f"slots written: {written:,}"
 
 
 def test_quick_steps_of_a_paused_run_end_with_true_charts(published):

@@ -13,6 +13,7 @@ from kvviz.ui import frames
 from kvviz.views import breakdown, capacity, holes
 from kvviz.views.memory_map import COLOUR_BY, memory_map
 from kvviz.views.theme import DARK, LIGHT, THEMES
+from kvviz.views.unusable import unusable
 from kvviz.workloads.presets import PRESETS
 from tests.live.support import dry, publish
 from tests.views.made import lanes_after, snapshot
@@ -39,7 +40,9 @@ def test_figures_of_presets(preset, steps, theme):
     published = publish(dry_preset(preset), steps)
     figures = frames.maps(published, THEMES[theme], "request")
     figures |= frames.charts(published, THEMES[theme])
-    assert {"map-contiguous", "map-paged", "time", "size", "holes", "bytes"} == set(figures)
+    assert {"map-contiguous", "map-paged", "time", "size", "holes", "bytes", "unusable"} == set(
+        figures
+    )
     for figure in figures.values():
         valid(figure)
 
@@ -55,6 +58,7 @@ def test_figures_of_hand_made_snapshots(name, theme):
     for ask in (None, 1, 50):
         valid(capacity.over_size({lane: shot}, theme, largest=64, ask=ask))
         valid(holes.histogram({lane: shot}, theme, ask=ask))
+        valid(unusable({lane: shot}, theme, largest=64, ask=ask))
     valid(breakdown.breakdown({lane: shot}, theme, ask=50))
 
 

@@ -1,11 +1,9 @@
-"""The verdict sentence and the key figures."""
+"""The verdict sentence."""
 
 from __future__ import annotations
 
-import pytest
-
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Counters, Event, Verdict
-from kvviz.views.words import key_figures, verdict
+from kvviz.views.words import verdict
 from tests.helpers import events, lanes
 from tests.live.support import dry
 from tests.views.made import lanes_after, snapshot
@@ -144,54 +142,3 @@ def test_waiting_for_a_seat_is_not_called_placed():
     shots = {name: engine.snapshot() for name, engine in built.engines.items()}
     assert min(shot.counters.waiting for shot in shots.values()) > 0
     assert verdict(shots, NOBODY).text != "Every request that arrived has its place."
-
-
-def test_key_figures_of_a_contiguous_lane():
-    """A number would stand there without its formula and what went into it."""
-    refused = {"never": 1, "capacity": 2, "fragmented": 3, "queued": 1400}
-    counters = Counters(
-        finished=5, preempted=6, recomputed=7000, slots_moved=8000, move_seconds=0.0123,
-        running=2, waiting=1, refused=refused,
-    )  # fmt: skip
-    figures = {f.label: f for f in key_figures(snapshot(TORN, counters=counters), 1234.6)}
-    assert {label: figure.value for label, figure in figures.items()} == {
-        "free": "2,700",
-        "largest admissible": "1,500",
-        "false refusals": "3 of 1,406",
-        "tokens/s": "1,235",
-        "running": "2",
-    }
-    assert figures["free"].help == "F, the sum of all holes: 2,700 of 4,500 slots, 64 bytes each"
-    assert (
-        figures["largest admissible"].help
-        == "max of the hole sizes = 1,500. External fragmentation 1 - largest / F = 44%"
-    )
-    told = figures["false refusals"].help
-    assert "free >= need" in told
-    assert told.endswith("never 1, capacity 2, fragmented 3, queued 1,400")
-    for part in ("1 wait", "5 finished", "6 preempted", "7,000 tokens", "8,000 slots", "12.3 ms"):
-        assert part in figures["running"].help
-
-
-def test_key_figures_of_a_paged_lane():
-    """The paged lane's number would be explained by holes."""
-    figures = {f.label: f for f in key_figures(snapshot(PAGES, grain=16), 0.0)}
-    assert (
-        figures["largest admissible"].help
-        == "free blocks x 16 slots a block = 32. External fragmentation 1 - largest / F = 0%"
-    )
-
-
-def test_key_figures_of_blocks_of_one_slot():
-    """With blocks of 1 the paged lane would be explained by holes."""
-    built = lanes_after("chat-and-documents", 100, ("paged.block_size", 1))
-    figures = {f.label: f for f in key_figures(built.engines["paged"].snapshot(), 0.0)}
-    assert figures["largest admissible"].help.startswith("free blocks x 1 slots a block")
-
-
-@pytest.mark.parametrize("grain", [1, 16])
-def test_a_full_pool_has_no_share(grain):
-    """Nothing free would be called unfragmented, or divide by zero."""
-    figures = {f.label: f for f in key_figures(snapshot([(16, 16, 1)], grain=grain), 0.0)}
-    assert figures["largest admissible"].help.endswith("1 - largest / F = n/a")
-    assert figures["false refusals"].value == "0 of 0"

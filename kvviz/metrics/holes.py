@@ -1,0 +1,78 @@
+"""Holes of a Snapshot: their sizes, how many requests they hold, and two tables of them.
+
+F free slots, h_i hole sizes, r the size asked for, B slots in a block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvviz.records import HOLE, Snapshot
+
+
+def hole_runs(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
+    """(starts, sizes) of the holes in address order, in slots; free rows that touch are one."""
+    c = snapshot.columns
+    free = c.owner == HOLE
+    first = free & ~np.concatenate([[False], free[:-1]])
+    sizes = np.bincount(
+        np.cumsum(first)[free] - 1, weights=c.size[free], minlength=int(first.sum())
+    )
+    return c.start[first].astype(np.int64), sizes.astype(np.int64)
+
+
+def holes(snapshot: Snapshot) -> np.ndarray:
+    """Sizes of the holes in address order, in slots; free blocks that touch are one hole."""
+    return hole_runs(snapshot)[1]
+
+
+def how_many_fit(
+    hole_sizes: np.ndarray, block: int | None, free: int, sizes: np.ndarray
+) -> np.ndarray:
+    """How many requests of each size in `sizes` [n] fit now.
+
+    Contiguous (block None): sum floor(h_i / r). Paged: floor(free blocks / ceil(r / B)).
+    """
+    sizes = np.asarray(sizes, np.int64)
+    if block is not None:
+        return (free // block) // -(-sizes // block)
+    if not len(hole_sizes):
+        return np.zeros(len(sizes), np.int64)
+    return (hole_sizes[None, :] // sizes[:, None]).sum(axis=1)
+
+
+def bound_fit(free: int, sizes: np.ndarray) -> np.ndarray:
+    """floor(F / r): how many would fit if all free slots were one hole."""
+    return free // np.asarray(sizes, np.int64)
+
+
+def hole_histogram(hole_sizes: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """Holes counted in log2 bins: (lower edges 1, 2, 4 .. [n], counts [n]), n covers `top`."""
+    bins = max(1, int(top).bit_length())
+    index = np.floor(np.log2(np.maximum(hole_sizes, 1))).astype(np.int64)
+    counts = np.bincount(index, minlength=bins)[:bins] if len(hole_sizes) else np.zeros(bins)
+    return 1 << np.arange(bins), counts.astype(np.int64)
+
+
+def buddyinfo(snapshot: Snapshot) -> np.ndarray:
+    """Free pieces by order, int64 [orders]: entry k counts pieces of 2^k grains, as a line of
+    Linux's /proc/buddyinfo counts pages.
+
+    Each hole is cut into the largest pieces that start at a multiple of their own size, which
+    is how a buddy allocator would keep it. So sum n_k * 2^k is the number of free grains; the
+    slots behind the last whole block are left out.
+    """
+    starts, sizes = hole_runs(snapshot)
+    at, end = -(-starts // snapshot.grain), (starts + sizes) // snapshot.grain
+    orders = max(1, (snapshot.capacity // snapshot.grain).bit_length())
+    counts = np.zeros(orders, np.int64)
+    used = range(int((end - at).max(initial=0)).bit_length())  # no hole holds a larger piece
+    for order in used:  # up, as far as the start's own alignment forces small pieces
+        cut = ((at >> order) & 1 == 1) & (at + (1 << order) <= end)
+        counts[order] += cut.sum()
+        at = at + (cut.astype(np.int64) << order)
+    for order in reversed(used):  # and down again through what is left
+        cut = at + (1 << order) <= end
+        counts[order] += cut.sum()
+        at = at + (cut.astype(np.int64) << order)
+    return counts
