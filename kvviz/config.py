@@ -18,13 +18,17 @@ ARRIVALS = ("poisson", "steady", "bursts", "closed")
 LENGTHS = ("lognormal", "uniform", "fixed", "trace")
 FITS = ("first", "best", "worst", "next")
 RESERVATIONS = ("oracle", "pow2", "max", "exact")
-COMPACTIONS = ("off", "on_refusal")
+ALLOCATORS = ("fits", "buddy", "tlsf")
+COALESCE = ("immediate", "deferred")
+ORDERS = ("address", "lifo")
+COMPACTIONS = ("off", "on_refusal", "threshold", "steady")
+COMPACT_BY = ("slide", "fewest")
 QUEUES = ("strict", "skip", "refuse")
 VICTIMS = ("youngest", "oldest", "priority")
 PREEMPTIONS = ("recompute", "swap")
 ADMISSIONS = ("chunk", "prompt", "limit")
 ENDS = ("mix", "model")
-LANES = ("contiguous", "paged", "prefix")
+LANES = ("contiguous", "buddy", "tlsf", "paged", "prefix")
 MAX_LANES = 8
 
 
@@ -96,9 +100,43 @@ class Memory:
 class Contiguous:
     """The contiguous lane: one region a request."""
 
-    fit: str = setting("first", "which hole is taken", choices=FITS)
+    allocator: str = setting(
+        "fits",
+        "free lists searched by fit; buddies of powers of two; or two-level segregated lists (TLSF)",
+        live=False,
+        choices=ALLOCATORS,
+    )
+    fit: str = setting("first", "which hole is taken (allocator fits)", choices=FITS)
+    coalesce: str = setting(
+        "immediate",
+        "free neighbours merge at once, or only when a request finds no place",
+        choices=COALESCE,
+    )
+    order: str = setting(
+        "address", "free list searched by address, or last in, first out", choices=ORDERS
+    )
     reservation: str = setting("oracle", "slots asked for at admission", choices=RESERVATIONS)
-    compaction: str = setting("off", "slide the live regions together", choices=COMPACTIONS)
+    compaction: str = setting(
+        "off",
+        "move live regions together: never, when a request finds no hole, when too much is wasted, "
+        "or some slots each step",
+        choices=COMPACTIONS,
+    )
+    compact_by: str = setting(
+        "slide",
+        "on refusal: slide all regions down, or move the fewest slots that open a hole",
+        choices=COMPACT_BY,
+    )
+    compact_share: float = setting(
+        0.2,
+        "compact when free slots outside the largest hole exceed this share of the pool "
+        "(threshold)",
+        low=0,
+        high=1,
+    )
+    compact_slots: int = setting(
+        256, "slots moved a step, on average (steady)", low=1, high=1 << 20
+    )
 
 
 @dataclass(frozen=True)

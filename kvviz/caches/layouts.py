@@ -29,6 +29,16 @@ class Lane(NamedTuple):
 
 LANES: dict[str, Lane] = {
     "contiguous": Lane("contiguous", {}, "FasterTransformer, Orca: one region a request"),
+    "buddy": Lane(
+        "contiguous",
+        {"contiguous.allocator": "buddy"},
+        "the PagedAttention paper's baselines: regions of powers of two",
+    ),
+    "tlsf": Lane(
+        "contiguous",
+        {"contiguous.allocator": "tlsf"},
+        "real-time heaps: two-level segregated lists, constant time",
+    ),
     "paged": Lane("paged", {}, "vLLM, TensorRT-LLM, TGI: blocks and a block table"),
     "prefix": Lane(
         "paged",

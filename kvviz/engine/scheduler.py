@@ -64,6 +64,11 @@ class Scheduler:
     def begin(self, step: int) -> None:
         self.ledger.step = step
         self.head = None
+        maintain = getattr(self.layout, "maintain", None)
+        moved = maintain() if maintain else 0
+        if moved:
+            self.ledger.slots_moved += moved
+            self.ledger.note("move", -1, slots=moved)
 
     def continue_running(
         self, wrote: Callable[[Sequence, int], None] | None = None
@@ -116,7 +121,9 @@ class Scheduler:
             child = Sequence(parent.request.sibling(index), parent.arrived)
             self.ledger.arrived += 1
             fork = getattr(self.layout, "fork", None)
-            if fork and self._has_turn() and fork(parent.request.id, child.request).admitted:
+            verdict = fork(parent.request.id, child.request) if fork and self._has_turn() else None
+            if verdict and verdict.admitted:
+                self.ledger.copied += verdict.moved
                 child.written = parent.written
                 child.admitted = self.ledger.step
                 self.running.append(child)

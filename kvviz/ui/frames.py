@@ -300,7 +300,9 @@ def _what(name: str, published: Published) -> str:
 
 
 def _contiguous(c: RunConfig) -> str:
-    return f"one region a request, {c.contiguous.fit} fit, reserve {c.contiguous.reservation}"
+    allocator = c.contiguous.allocator
+    place = f"{c.contiguous.fit} fit" if allocator == "fits" else allocator
+    return f"one region a request, {place}, reserve {c.contiguous.reservation}"
 
 
 def _paged(c: RunConfig) -> str:
