@@ -105,13 +105,15 @@ class HoleAllocator:
         self.free_slots += size
         if self._runs is not None:
             self._runs.give(start, size)
-        else:
-            end = start + size
-            for low, hole in self._rows.touching(start, end):
-                self._drop(low)
-                start, end = min(start, low), max(end, low + hole)
-            size = end - start
-        self._add(start, size)
+            self._add(start, size)
+            return
+        end = start + size
+        absorbed = self._rows.touching(start, end)
+        for low, hole in absorbed:
+            self._rows.pop(low)
+            start, end = min(start, low), max(end, low + hole)
+        self._rows.add(start, end - start)
+        self._index.join(absorbed, start, end - start)
 
     def relocate(self, targets: Mapping[int, int]) -> None:
         """Holes are found anew, merged; the lowest is then the one freed last."""

@@ -29,6 +29,9 @@ class Index(Protocol):
     def drop(self, start: int, size: int) -> None:
         """This hole is gone."""
 
+    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
+        """Freed slots and these neighbours are one hole now; it counts as freed now."""
+
     def cut(self, start: int, size: int, taken: int) -> None:
         """An allocation took the low `taken` slots of this hole; the rest keeps its turn."""
 
@@ -62,8 +65,15 @@ class AddressIndex:
     def drop(self, start: int, size: int) -> None:
         self._tree.put(start, 0)
 
+    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
+        # First the new one: it covers the others' maxima, so that those end a few levels up.
+        self._tree.put(start, size)
+        for low, _ in holes:
+            if low != start:
+                self._tree.put(low, 0)
+
     def cut(self, start: int, size: int, taken: int) -> None:
-        if size > taken:  # first the rest: then the maxima above it change once
+        if size > taken:
             self._tree.put(start + taken, size - taken)
         self._tree.put(start, 0)
 
@@ -120,6 +130,11 @@ class RecentIndex:
         place = self._place.pop(start)
         del self._start[place]
         self._tree.put(place, 0)
+
+    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
+        for hole in holes:
+            self.drop(*hole)
+        self.add(start, size)
 
     def cut(self, start: int, size: int, taken: int) -> None:
         self._rover = place = self._place[start]
@@ -185,6 +200,11 @@ class SizeIndex:
 
     def drop(self, start: int, size: int) -> None:
         del self._keys[bisect_left(self._keys, size << self.BITS | start)]
+
+    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
+        for hole in holes:
+            self.drop(*hole)
+        self.add(start, size)
 
     def cut(self, start: int, size: int, taken: int) -> None:
         self.drop(start, size)

@@ -75,6 +75,11 @@ class TlsfIndex:
             if not self._second[first]:
                 self._first &= ~(1 << first)
 
+    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
+        for hole in holes:
+            self.drop(*hole)
+        self.add(start, size)
+
     def cut(self, start: int, size: int, taken: int) -> None:
         self.drop(start, size)
         if size > taken:
