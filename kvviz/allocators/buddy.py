@@ -93,7 +93,8 @@ class BuddyAllocator:
         start, order = self._known(region, "extend of a stranger")
         wanted = self._order_of(region.size + extra)
         steps = [(start | 1 << k, k) for k in range(order, wanted)]
-        if any(start >> k & 1 or not self._merged.has(buddy, k) for buddy, k in steps):
+        # (A right buddy finds itself there, which is not free.)
+        if not all(self._merged.has(buddy, k) for buddy, k in steps):
             return None
         for buddy, k in steps:
             self._rows.clear(buddy, k)
@@ -141,10 +142,9 @@ class BuddyAllocator:
             start: self.unit << k if cost is None else cost[start * self.unit]
             for start, k in self._live.items()
         }
-        plans = [self._plan(pair_up(self._units, self._live, order))]
-        moves = cheapest_window(self._units, self._live, order, prices)
-        if moves is not None:
-            plans.append(self._plan(moves))
+        cleared = cheapest_window(self._units, self._live, order, prices)
+        paired = pair_up(self._units, self._live, order)
+        plans = [self._plan(moves) for moves in (cleared, paired) if moves is not None]
         return min(plans, key=lambda plan: plan_price(plan, cost))
 
     def reconfigure(self, *, coalesce: str | None = None, order: str | None = None) -> None:

@@ -90,6 +90,18 @@ def test_opening_clears_the_cheapest_block() -> None:
     assert allocator.opening(8) is None
 
 
+def test_a_block_under_a_larger_region_is_no_window() -> None:
+    """|8 x 8|1.|1.|1.|1.|, 4 wanted: nothing starts in the second half of the 8, and still it
+    is not free; two single slots move beside the other two."""
+    allocator = BuddyAllocator(16)
+    allocator.allocate(8)
+    for _ in range(8):
+        allocator.allocate(1)
+    for region in allocator.live()[2::2]:
+        allocator.free(region)
+    assert allocator.opening(4) == [(Region(8, 1), 13), (Region(10, 1), 15)]
+
+
 def scattered() -> BuddyAllocator:
     """|88888888|1...|1...|4444....|22......|: 16 of 32 slots are free."""
     allocator = BuddyAllocator(32)

@@ -62,7 +62,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         for name in list(self.regions)[odd::2]:
             self._release(name)
 
-    @rule(size=sizes(150))
+    @rule(size=st.one_of(sizes(12), sizes(150)))
     def allocate(self, size: int) -> None:
         before, fits = state(self.allocator), self.allocator.fits(size)
         largest_hole = max((h.size for h in runs(self.owners)), default=0)
@@ -77,6 +77,14 @@ class AllocatorMachine(RuleBasedStateMachine):
         assert size <= self.allocator.largest_possible
         self.granted += 1
         self._own(region)
+
+    @rule()
+    def allocate_the_largest(self) -> None:
+        """One slot more is refused, and this much is granted, after a merge if that is due."""
+        largest = self.allocator.largest
+        assert self.allocator.allocate(largest + 1) is None
+        if largest:
+            self.allocate(largest)
 
     @precondition(lambda self: self.regions)
     @rule(data=st.data(), extra=sizes(20))
@@ -95,9 +103,13 @@ class AllocatorMachine(RuleBasedStateMachine):
         self._own(grown, name)
 
     @precondition(lambda self: self.regions)
-    @rule(data=st.data())
-    def free(self, data: st.DataObject) -> None:
-        self._release(self._pick(data))
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def free(self, data: st.DataObject, count: int) -> None:
+        """Neighbours by name often lie side by side, so that holes touch."""
+        names = sorted(self.regions)
+        at = names.index(self._pick(data))
+        for name in names[at : at + count]:
+            self._release(name)
 
     @precondition(lambda self: self.regions)
     @rule(data=st.data())
@@ -119,8 +131,9 @@ class AllocatorMachine(RuleBasedStateMachine):
         free = self.allocator.free_slots
         assert free == 0 or self.allocator.granted(self.allocator.largest) * 2 > free
 
-    @rule(need=sizes(150))
-    def open_up(self, need: int) -> None:
+    @rule(share=st.integers(1, 16))
+    def open_up(self, share: int) -> None:
+        need = max(1, self.allocator.free_slots * share // 16)
         before = state(self.allocator)
         plan = self.allocator.opening(need)
         assert state(self.allocator) == before

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.allocators.allocator import COALESCE, ORDERS
 from kvviz.allocators.fits import CHOICES, FitAllocator
+from kvviz.allocators.indices import RecentIndex
 from kvviz.allocators.kinds import ALLOCATORS
 from kvviz.allocators.maxtree import MaxTree
 from kvviz.bench.linear import LinearAllocator
@@ -64,6 +65,46 @@ def test_same_as_linear(fit: str, capacity: int, calls: list[tuple[str, int, int
                 assert grown == slow.extend(region, size)
                 live.append(grown or region)
         assert fast.holes() == slow.holes()
+
+
+class Stamped:
+    """Holes by when they were freed, looked at one by one: the yardstick of `lifo`."""
+
+    def __init__(self, rove: bool) -> None:
+        self.rove, self.clock, self.rover = rove, 0, 0
+        self.holes: dict[int, tuple[int, int]] = {}  # start -> (stamp, size)
+
+    def add(self, start: int, size: int) -> None:
+        self.clock += 1
+        self.holes[start] = (self.clock, size)
+
+    def find(self, need: int) -> int:
+        able = [(stamp, start) for start, (stamp, size) in self.holes.items() if size >= need]
+        older = [hole for hole in able if hole[0] <= self.rover]
+        return max((older if self.rove and older else able), default=(0, -1))[1]
+
+    def cut(self, start: int, taken: int) -> None:
+        self.rover, size = self.holes.pop(start)
+        if size > taken:
+            self.holes[start + taken] = (self.rover, size - taken)
+
+
+@pytest.mark.parametrize("rove", [False, True])
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9)), max_size=250))
+@settings(max_examples=40)
+def test_order_of_freeing_against_stamps(rove: bool, calls: list[tuple[bool, int]]) -> None:
+    """The order or the rover is lost, at the latest when places are numbered anew."""
+    fast, slow = RecentIndex(rove), Stamped(rove)
+    for number, (adds, size) in enumerate([(True, 5)] * 40 + [(False, 3), *calls, (False, 1)]):
+        start = fast.find(size, 0)
+        assert start == slow.find(size)
+        if adds or start < 0:
+            fast.add(10 * number, size)
+            slow.add(10 * number, size)
+        else:
+            fast.cut(start, slow.holes[start][1], size)
+            slow.cut(start, size)
+    fast.check(sorted(Region(start, size) for start, (_, size) in slow.holes.items()))
 
 
 def freed(fit: str, *starts: int, coalesce: str = "immediate") -> FitAllocator:
