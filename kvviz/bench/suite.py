@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvviz import __version__
+from kvviz.bench.allocators import bench_allocators
 from kvviz.bench.engine import bench_engine
 from kvviz.bench.frame import bench_frame, bench_snapshot
 from kvviz.bench.result import Measured
@@ -17,6 +18,7 @@ BENCHES: dict[str, Callable[[], list[Measured]]] = {
     "engine": bench_engine,
     "snapshot": bench_snapshot,
     "frame": bench_frame,
+    "allocators": bench_allocators,
 }
 
 
