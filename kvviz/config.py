@@ -19,6 +19,8 @@ LENGTHS = ("lognormal", "uniform", "fixed", "trace")
 FITS = ("first", "best", "worst", "next")
 RESERVATIONS = ("oracle", "pow2", "max", "exact")
 COMPACTIONS = ("off", "on_refusal")
+CELL_MODES = ("unified", "split")
+PLACEMENTS = ("adjacent", "scattered")
 ON_REFUSAL = ("queue", "refuse")
 ENDS = ("mix", "model")
 
@@ -95,6 +97,26 @@ class Paged:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """The cells lane: a cell a token, shared by all requests or split into buffers."""
+
+    mode: str = setting(
+        "unified",
+        "all requests share the cells, or equal buffers serve one request each",
+        live=False,
+        choices=CELL_MODES,
+    )
+    buffers: int = setting(
+        4, "buffers that the pool is split into (split)", live=False, low=1, high=64
+    )
+    placement: str = setting(
+        "adjacent",
+        "a step's tokens need adjacent cells, or take any free ones (unified)",
+        choices=PLACEMENTS,
+    )
+
+
+@dataclass(frozen=True)
 class Engine:
     """Continuous batching, the same for every lane."""
 
@@ -135,6 +157,7 @@ class RunConfig:
     memory: Memory = Memory()
     contiguous: Contiguous = Contiguous()
     paged: Paged = Paged()
+    cells: Cells = Cells()
     engine: Engine = Engine()
     preset: str = setting("", "the preset these settings started from")
     seed: int = setting(

@@ -41,7 +41,7 @@ def test_every_setting_explains_itself(path: str, value: object, meta: dict[str,
 
 def test_paths_are_the_grammar() -> None:
     """A setting that walk() leaves out can't be set, shown or compared."""
-    sections = {"mix", "memory", "contiguous", "paged", "engine"}
+    sections = {"mix", "memory", "contiguous", "paged", "cells", "engine"}
     run = RunConfig()
     inner = sum(len(dataclasses.fields(getattr(run, section))) for section in sections)
     assert len(PATHS) == len(set(PATHS)) == inner + len(dataclasses.fields(run)) - len(sections)
