@@ -103,7 +103,8 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Counters:
-    """Totals since the start of the run. `refused` counts requests by their first refusal."""
+    """Totals since the start of the run. `refused` counts requests by their first refusal;
+    `passes` the times that the model ran, at least once in a step that writes tokens."""
 
     arrived: int = 0
     admitted: int = 0
@@ -117,6 +118,7 @@ class Counters:
     running: int = 0
     waiting: int = 0
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REFUSALS, 0))
+    passes: int = 0
 
     @property
     def false_refusals(self) -> int:

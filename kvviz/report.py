@@ -55,6 +55,7 @@ def lane_report(engine: Engine) -> dict[str, Any]:
             "max": _rounded(external, np.max),
         },
         "generated_tokens": counters.generated,
+        "forward_passes": counters.passes,
         "tokens_per_second": round(counters.generated / engine.seconds, 1)
         if engine.seconds
         else None,
@@ -106,6 +107,7 @@ _ROWS = (
     ("external fragmentation, mean", lambda r: r["external_fragmentation"]["mean"]),
     ("external fragmentation, max", lambda r: r["external_fragmentation"]["max"]),
     ("running, mean", lambda r: r["running"]["mean"]),
+    ("forward passes", lambda r: r["forward_passes"]),
     ("tokens a second (measured)", lambda r: r["tokens_per_second"]),
 )
 

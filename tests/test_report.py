@@ -31,6 +31,7 @@ MORE = {
     "recomputed_tokens": None,
     "running": {"mean", "p95"},
     "generated_tokens": None,
+    "forward_passes": None,
     "move_seconds": None,
 }
 TOP = {
@@ -86,6 +87,7 @@ def test_the_numbers_are_those_of_the_run(run):
         external = 1 - series.admissible[some] / series.free[some]
         assert round(float(external.max()), 4) == lane["external_fragmentation"]["max"]
         assert engine.generated == lane["generated_tokens"]
+        assert engine.passes == lane["forward_passes"] > 0
 
 
 def test_shares_lie_between_0_and_1(run):
