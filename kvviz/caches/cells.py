@@ -13,6 +13,7 @@ will do. Either way a request is refused only when cells run short.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,24 @@ from kvviz.records import ADMITTED, HOLE, Columns, Freed, Request, Verdict
 class _Holding:
     written: int
     claimed: int
+
+
+class _Holes(NamedTuple):
+    """(start, size) int64 [holes, 2] in address order, and the largest size."""
+
+    rows: np.ndarray
+    largest: int
+
+
+def _runs(cells: np.ndarray) -> np.ndarray:
+    """(start, size) int64 [runs, 2] of ascending cell numbers."""
+    first = np.flatnonzero(np.diff(cells, prepend=-2) > 1)
+    return np.column_stack([cells[first], np.diff(first, append=len(cells))]).astype(np.int64)
+
+
+def _holes(owner: np.ndarray) -> _Holes:
+    rows = _runs(np.flatnonzero(owner == HOLE))
+    return _Holes(rows, int(rows[:, 1].max(initial=0)))
 
 
 class CellsLayout:
@@ -45,7 +64,7 @@ class CellsLayout:
         self._held: dict[int, _Holding] = {}
         self._claims: list[tuple[int, int]] = []
         self._claimed = 0
-        self._known_holes: np.ndarray | None = None
+        self._holes = _holes(self._owner)
         self._journal: Journal = []
         self.reconfigure(config)
 
@@ -61,7 +80,7 @@ class CellsLayout:
     def admissible(self) -> int:
         if self.paged:
             return self.free
-        return min(self.free, int(self._holes()[:, 1].max(initial=0)))
+        return min(self.free, self._holes.largest)
 
     def fits(self, count: int) -> bool:
         return count <= self.admissible
@@ -83,9 +102,8 @@ class CellsLayout:
 
     def append(self, request_id: int, count: int) -> Verdict:
         holding = self._held[request_id]
-        verdict = self._verdict(count)
-        if not verdict.admitted:
-            return verdict
+        if count > self.free:
+            return self._verdict(count)
         holding.claimed += count
         self._claims.append((request_id, count))
         self._claimed += count
@@ -110,7 +128,7 @@ class CellsLayout:
             at += size
         self._used += count
         self._claims, self._claimed = [], 0
-        self._known_holes = None
+        self._holes = _holes(self._owner)
         return parts
 
     def release(self, request_id: int) -> None:
@@ -122,10 +140,8 @@ class CellsLayout:
             self._claimed -= holding.claimed
         self._owner[cells] = HOLE
         self._used -= holding.written
-        self._known_holes = None
-        for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
-            if len(run):
-                self._journal.append(Freed(int(run[0]), len(run)))
+        self._holes = _holes(self._owner)
+        self._journal += [Freed(*run) for run in _runs(cells).tolist()]
 
     def slots(self, request_id: int) -> np.ndarray:
         return self.table.array[self.table.row(request_id), : self.written(request_id)].copy()
@@ -154,14 +170,14 @@ class CellsLayout:
 
     def check(self) -> None:
         owned = int(np.count_nonzero(self._owner != HOLE))
-        holes = int(self._holes()[:, 1].sum())
+        holes = int(self._holes.rows[:, 1].sum())
         written = sum(holding.written for holding in self._held.values())
         broken = "the accounting is broken:"
         assert self._used == owned, f"{broken} {self._used} cells used, {owned} have an owner"
+        assert owned == written, f"{broken} {owned} cells have an owner, {written} are written"
         assert holes + self._used == self.capacity, (
             f"{broken} holes of {holes} + {self._used} used != {self.capacity} cells"
         )
-        assert owned == written, f"{broken} {owned} cells have an owner, {written} are written"
         claims = sum(count for _, count in self._claims)
         claimed = sum(holding.claimed for holding in self._held.values())
         assert self._claimed == claims == claimed, (
@@ -177,19 +193,11 @@ class CellsLayout:
         verdict = classify(need, self.free, self.free, self.capacity)
         return verdict._replace(largest=self.admissible)
 
-    def _holes(self) -> np.ndarray:
-        """(start, size) int64 [holes, 2] in address order."""
-        if self._known_holes is None:
-            free = self._owner == HOLE
-            edges = np.flatnonzero(np.diff(free, prepend=False, append=False)).reshape(-1, 2)
-            self._known_holes = np.column_stack([edges[:, 0], edges[:, 1] - edges[:, 0]])
-        return self._known_holes
-
     def _find(self, count: int) -> tuple[np.ndarray, list[int]]:
         """Free cells [count] in the order of the claims, and the sizes of the parts."""
         if self.paged:
             return np.flatnonzero(self._owner == HOLE)[:count], [count]
-        placement = place_batch(self._holes(), count, self._batch)
+        placement = place_batch(self._holes.rows, count, self._batch)
         assert not placement.left, f"{count} free cells were promised, {placement.left} are missing"
         cells = [np.arange(region.start, region.end) for region in placement.regions]
         return np.concatenate(cells), placement.parts

@@ -41,11 +41,11 @@ def place_batch(holes: Sequence[Region] | np.ndarray, count: int, batch: int) ->
     while left and batch:
         part = min(batch, left)
         attempts += 1
-        fitting = np.flatnonzero(size >= part)
-        if not len(fitting):
+        fitting = size >= part
+        if not fitting.any():
             batch //= 2
             continue
-        hole = fitting[0]
+        hole = fitting.argmax()
         regions.append(Region(int(start[hole]), part))
         start[hole] += part
         size[hole] -= part

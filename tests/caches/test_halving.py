@@ -84,8 +84,8 @@ def test_parts_by_hand(
 
 @given(regions(), st.integers(0, 80), sizes(64))
 def test_parts_against_the_slow_search(holes: list[Region], count: int, batch: int) -> None:
-    """Parts overlap, lie outside the holes, pass by a lower hole or leave cells unused; the caller's
-    holes change."""
+    """Parts overlap, lie outside the holes, pass by a lower hole or leave cells unused, or the
+    caller's holes change."""
     merged = remaining(holes, [])
     given = np.array(merged, np.int64).reshape(-1, 2)
     placed = place_batch(given, count, batch)
