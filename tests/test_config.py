@@ -204,8 +204,8 @@ def test_what_needs_a_restart() -> None:
     """A setting that sizes the pool or seeds the run is said to be live, or the other way round."""
     restart = {path for path, _, meta in SETTINGS if not meta["live"]}
     assert restart == {"memory.slots", "memory.context", "paged.block_size", "cells.mode",
-                       "cells.buffers", "engine.ends", "engine.temperature", "engine.check_every", "seed", "dry",
-                       "model"}  # fmt: skip
+                       "cells.buffers", "engine.ends", "engine.temperature",
+                       "engine.check_every", "seed", "dry", "model"}  # fmt: skip
 
 
 @given(st.data())
