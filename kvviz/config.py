@@ -23,12 +23,14 @@ COALESCE = ("immediate", "deferred")
 ORDERS = ("address", "lifo")
 COMPACTIONS = ("off", "on_refusal", "threshold", "steady")
 COMPACT_BY = ("slide", "fewest")
+CELL_MODES = ("unified", "split")
+PLACEMENTS = ("adjacent", "scattered")
 QUEUES = ("strict", "skip", "refuse")
 VICTIMS = ("youngest", "oldest", "priority")
 PREEMPTIONS = ("recompute", "swap")
 ADMISSIONS = ("chunk", "prompt", "limit")
 ENDS = ("mix", "model")
-LANES = ("contiguous", "buddy", "tlsf", "paged", "prefix")
+LANES = ("contiguous", "buddy", "tlsf", "split", "cells", "scattered", "paged", "prefix")
 MAX_LANES = 8
 
 
@@ -102,7 +104,7 @@ class Contiguous:
 
     allocator: str = setting(
         "fits",
-        "free lists searched by fit; buddies of powers of two; or two-level segregated lists (TLSF)",
+        "free lists searched by fit, buddies of powers of two, or two-level segregated lists",
         live=False,
         choices=ALLOCATORS,
     )
@@ -164,6 +166,26 @@ class Paged:
         live=False,
         low=0,
         high=4096,
+    )
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells lane: a cell a token, shared by all requests or split into buffers."""
+
+    mode: str = setting(
+        "unified",
+        "all requests share the cells, or equal buffers serve one request each",
+        live=False,
+        choices=CELL_MODES,
+    )
+    buffers: int = setting(
+        4, "buffers that the pool is split into (split)", live=False, low=1, high=64
+    )
+    placement: str = setting(
+        "adjacent",
+        "a step's tokens need adjacent cells, or take any free ones (unified)",
+        choices=PLACEMENTS,
     )
 
 
@@ -230,6 +252,7 @@ class RunConfig:
     memory: Memory = Memory()
     contiguous: Contiguous = Contiguous()
     paged: Paged = Paged()
+    cells: Cells = Cells()
     engine: Engine = Engine()
     lanes: str = setting(
         "contiguous,paged",

@@ -141,7 +141,8 @@ class Counters:
     """Totals since the start of the run. `refused` counts requests by their first refusal.
 
     cached: prompt tokens found in memory; copied: slots copied on write; swapped: slots copied
-    to host memory and back; bypassed: times a request was admitted past a head that waits.
+    to host memory and back; bypassed: times a request was admitted past a head that waits;
+    passes: times that the model ran, at least once in a step that writes tokens.
     """
 
     arrived: int = 0
@@ -160,6 +161,7 @@ class Counters:
     copied: int = 0
     swapped: int = 0
     bypassed: int = 0
+    passes: int = 0
 
     @property
     def false_refusals(self) -> int:

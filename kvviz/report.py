@@ -60,6 +60,7 @@ def lane_report(engine: Engine) -> dict[str, Any]:
             **_time_weighted(series.step, external),
         },
         "generated_tokens": counters.generated,
+        "forward_passes": counters.passes,
         "tokens_per_second": round(counters.generated / engine.seconds, 1)
         if engine.seconds
         else None,
@@ -116,6 +117,7 @@ _ROWS = (
     ),
     ("external fragmentation, max", lambda r: r["external_fragmentation"]["max"]),
     ("running, mean", lambda r: r["running"]["mean"]),
+    ("forward passes", lambda r: r["forward_passes"]),
     ("tokens a second (measured)", lambda r: r["tokens_per_second"]),
 )
 

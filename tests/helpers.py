@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kvviz.build import Backend, build_lanes
-from kvviz.caches.layout import Layout
+from kvviz.caches.layout import Layout, Places
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
@@ -93,6 +93,11 @@ def runs(owners: list[int], wanted: int = -1) -> list[Region]:
         else:
             found.append(Region(slot, 1))
     return found
+
+
+def place(layout: Layout) -> list[int]:
+    """Give claimed tokens their slots, where the layout waits for that."""
+    return layout.place() if isinstance(layout, Places) else []
 
 
 def indices(layout: Layout, request_id: int) -> np.ndarray:

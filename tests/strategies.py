@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from kvviz.config import (
     ADMISSIONS,
     ARRIVALS,
+    CELL_MODES,
     COMPACTIONS,
     FITS,
+    PLACEMENTS,
     PREEMPTIONS,
     QUEUES,
     RESERVATIONS,
@@ -68,8 +70,9 @@ MEMORY: dict[str, st.SearchStrategy[Any]] = {
     "contiguous.reservation": st.sampled_from(RESERVATIONS),
     "contiguous.compaction": st.sampled_from(COMPACTIONS),
     "paged.block_size": st.sampled_from([1, 2, 3, 7, 16]),
+    "cells.placement": st.sampled_from(PLACEMENTS),
 }
-"""Settings of both layouts."""
+"""Settings of the layouts."""
 
 LIVE_MEMORY = {path: s for path, s in MEMORY.items() if path != "paged.block_size"}
 """Those that a running engine takes."""
@@ -83,6 +86,8 @@ def run_configs(draw: st.DrawFn) -> RunConfig:
         st.fixed_dictionaries(
             {
                 **MEMORY,
+                "cells.mode": st.sampled_from(CELL_MODES),
+                "cells.buffers": st.sampled_from([1, 3]),
                 "mix.arrivals": st.sampled_from(ARRIVALS),
                 "mix.rate": st.sampled_from([0.1, 0.5, 3.0]),
                 "mix.burst": st.sampled_from([1, 5]),

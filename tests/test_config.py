@@ -41,7 +41,7 @@ def test_every_setting_explains_itself(path: str, value: object, meta: dict[str,
 
 def test_paths_are_the_grammar() -> None:
     """A setting that walk() leaves out can't be set, shown or compared."""
-    sections = {"mix", "memory", "contiguous", "paged", "engine"}
+    sections = {"mix", "memory", "contiguous", "paged", "cells", "engine"}
     run = RunConfig()
     inner = sum(len(dataclasses.fields(getattr(run, section))) for section in sections)
     assert len(PATHS) == len(set(PATHS)) == inner + len(dataclasses.fields(run)) - len(sections)
@@ -203,11 +203,11 @@ def test_differences_split_live_from_restart() -> None:
 def test_what_needs_a_restart() -> None:
     """A setting that sizes the pool or seeds the run is said to be live, or the other way round."""
     restart = {path for path, _, meta in SETTINGS if not meta["live"]}
-    assert restart == {"memory.slots", "memory.context", "paged.block_size", "paged.null_block",
+    assert restart == {"memory.slots", "memory.context", "contiguous.allocator", "cells.mode",
+                       "cells.buffers", "paged.block_size", "paged.null_block",
                        "paged.page_blocks", "paged.prefix_sharing", "engine.swap_slots",
-                       "engine.ends",
-                       "engine.temperature", "engine.check_every", "seed", "dry",
-                       "model"}  # fmt: skip
+                       "engine.ends", "engine.temperature", "engine.check_every", "seed", "dry",
+                       "lanes", "model"}  # fmt: skip
 
 
 @given(st.data())

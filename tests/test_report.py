@@ -32,6 +32,7 @@ MORE = {
     "recomputed_tokens": None,
     "running": {"mean", "p95", *TIMED},
     "generated_tokens": None,
+    "forward_passes": None,
     "move_seconds": None,
 }
 TOP = {
@@ -90,6 +91,7 @@ def test_the_numbers_are_those_of_the_run(run):
         assert held[(len(held) - 1) // 2] == lane["free"]["time_median"]
         assert held[-(-95 * len(held) // 100) - 1] == lane["free"]["time_p95"]
         assert engine.generated == lane["generated_tokens"]
+        assert engine.passes == lane["forward_passes"] > 0
 
 
 def test_shares_lie_between_0_and_1(run):

@@ -8,7 +8,7 @@ that a sequence moved out of may be handed out again in that step.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,8 +36,9 @@ class Layout(Protocol):
 
     Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
-    slots), `extras()` (what only this layout counts), `cached_slots()` (free slots that keep
-    their content).
+    slots), `maintain()` (compaction once a step), `extras()` (what only this layout counts),
+    `cached_slots()` (free slots that keep their content). One that says `swaps = False` has its
+    victims computed anew.
     """
 
     capacity: int
@@ -98,6 +99,18 @@ class Layout(Protocol):
 
     def check(self) -> None:
         """Assert the invariants of the bookkeeping."""
+
+
+@runtime_checkable
+class Places(Protocol):
+    """A layout whose appends only claim slots, until all tokens of the step are known."""
+
+    def place(self) -> list[int]:
+        """Give the claimed tokens their slots, in the order in which they were claimed.
+
+        Called once a step, before the journal is taken. The sizes of the parts that they were
+        placed in; each part is a forward pass of its own.
+        """
 
 
 def classify(need: int, free: int, largest: int, capacity: int) -> Verdict:

@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kvviz.caches.buffers import BuffersLayout
+from kvviz.caches.cells import CellsLayout
 from kvviz.caches.contiguous import ContiguousLayout
 from kvviz.caches.layout import Layout
 from kvviz.caches.paged import PagedLayout
 from kvviz.config import RunConfig
 
+
+def cells_layout(config: RunConfig) -> Layout:
+    """llama.cpp's cells, shared or split: two kinds of bookkeeping behind one name."""
+    return CellsLayout(config) if config.cells.mode == "unified" else BuffersLayout(config)
+
+
 LAYOUTS: dict[str, Callable[[RunConfig], Layout]] = {
     "contiguous": ContiguousLayout,
     "paged": PagedLayout,
+    "cells": cells_layout,
 }
 
 
@@ -38,6 +47,21 @@ LANES: dict[str, Lane] = {
         "contiguous",
         {"contiguous.allocator": "tlsf"},
         "real-time heaps: two-level segregated lists, constant time",
+    ),
+    "split": Lane(
+        "cells",
+        {"cells.mode": "split"},
+        "llama.cpp with a buffer for each sequence: n equal parts",
+    ),
+    "cells": Lane(
+        "cells",
+        {"cells.mode": "unified", "cells.placement": "adjacent"},
+        "llama.cpp before 2025, one buffer: a batch needs adjacent cells, or is halved",
+    ),
+    "scattered": Lane(
+        "cells",
+        {"cells.mode": "unified", "cells.placement": "scattered"},
+        "llama.cpp now, one buffer: any free cells will do",
     ),
     "paged": Lane("paged", {}, "vLLM, TensorRT-LLM, TGI: blocks and a block table"),
     "prefix": Lane(

@@ -1,7 +1,7 @@
 """One lane: a layout, a scheduler, and a forward that is handed in, real or dry.
 
-arrivals -> schedule (admit, grow, preempt, compact) -> journal of moves
-         -> forward(batch, journal) -> finish or continue -> record
+arrivals -> schedule (admit, grow, preempt, compact) -> place -> journal of moves
+         -> forward(batch, journal), once a part -> finish or continue -> record
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import deque
 
 import numpy as np
 
-from kvviz.caches.layout import Layout
+from kvviz.caches.layout import Layout, Places
 from kvviz.config import RunConfig
-from kvviz.engine.forward import Forward
+from kvviz.engine.forward import Chunk, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
@@ -44,6 +44,7 @@ class Engine:
         self.seconds = 0.0
         self.generated = 0
         self.finished = 0
+        self.passes = 0
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
@@ -66,8 +67,7 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        tokens = self.forward(chunks(rows), self.layout.take_journal())
-        self._advance(rows, tokens)
+        self._advance(rows, self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
         self._pace.append((self.generated, spent))
@@ -119,6 +119,7 @@ class Engine:
             copied=book.copied,
             swapped=book.swapped,
             bypassed=book.bypassed,
+            passes=self.passes,
         )
 
     def snapshot(self) -> Snapshot:
@@ -171,6 +172,17 @@ class Engine:
         if s.head is None or not s.waiting:
             return None
         return self.layout.question(s.waiting[0].request, s.waiting[0].tokens)
+
+    def _run(self, batch: list[Chunk]) -> np.ndarray:
+        """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""
+        parts = cut(batch, self.layout.place()) if isinstance(self.layout, Places) else [batch]
+        journal = self.layout.take_journal()
+        if not batch:
+            return self.forward([], journal)
+        self.passes += len(parts)
+        first, *others = parts
+        tokens = [self.forward(first, journal), *(self.forward(part, []) for part in others)]
+        return np.concatenate(tokens)
 
     def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray) -> None:
         at = 0

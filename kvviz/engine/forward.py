@@ -7,6 +7,7 @@ the batch's tokens, and returns a token for each row that completes its sequence
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,24 @@ class Chunk(NamedTuple):
     start: int
     count: int
     samples: int
+
+
+def cut(batch: list[Chunk], parts: list[int]) -> list[list[Chunk]]:
+    """The batch in parts of so many tokens each; a chunk may be cut, and then samples in the
+    part that holds its last token."""
+    assert sum(parts) == sum(chunk.count for chunk in batch), f"{parts} do not cover the batch"
+    batches: list[list[Chunk]] = []
+    rest = deque(batch)
+    for room in parts:
+        batches.append([])
+        while room:
+            chunk = rest.popleft()
+            if chunk.count > room:
+                rest.appendleft(chunk._replace(start=chunk.start + room, count=chunk.count - room))
+                chunk = chunk._replace(count=room, samples=False)
+            batches[-1].append(chunk)
+            room -= chunk.count
+    return batches
 
 
 class Forward(Protocol):

@@ -188,6 +188,8 @@ class Scheduler:
         request = victim.request.id
         if self.config.preemption != "swap" or not victim.written:
             return False
+        if not getattr(self.layout, "swaps", True):
+            return False
         if not self.host.put(request, victim.written):
             return False
         victim.swapped = victim.written

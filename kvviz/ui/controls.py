@@ -247,6 +247,7 @@ PAGED_CONTROLS = (
         step=0.01,
     ),
 )
+CELLS_CONTROLS = (Control("buffers", "cells.buffers", "Buffers (split)", "slider", low=1, high=64),)
 SCHEDULER_CONTROLS = (
     Control("queue", "engine.queue", "When the head finds no place", "select", QUEUES),
     Control("victim", "engine.victim", "Who gives way", "select", VICTIMS),
@@ -260,6 +261,7 @@ GROUPS: tuple[tuple[str, tuple[Control, ...], tuple[str, ...]], ...] = (
     ("Memory", POOL_CONTROLS, ()),
     ("Contiguous", CONTIGUOUS_CONTROLS, ("contiguous",)),
     ("Paged", PAGED_CONTROLS, ("paged",)),
+    ("Cells", CELLS_CONTROLS, ("cells",)),
     ("Scheduler", SCHEDULER_CONTROLS, ()),
     ("Prefixes and samples", SHARING_CONTROLS, ()),
 )

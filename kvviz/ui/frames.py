@@ -310,7 +310,19 @@ def _paged(c: RunConfig) -> str:
     return f"blocks of {c.paged.block_size} slots, {sharing}admitted by {c.paged.admission}"
 
 
-WORDS: dict[str, Callable[[RunConfig], str]] = {"contiguous": _contiguous, "paged": _paged}
+def _cells(c: RunConfig) -> str:
+    if c.cells.mode == "split":
+        return f"{c.cells.buffers} equal buffers, one request each"
+    if c.cells.placement == "adjacent":
+        return "one buffer, a batch needs adjacent cells or is halved"
+    return "one buffer, any free cells"
+
+
+WORDS: dict[str, Callable[[RunConfig], str]] = {
+    "contiguous": _contiguous,
+    "paged": _paged,
+    "cells": _cells,
+}
 
 
 def _legend(theme: Theme) -> dict[str, str]:

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from kvviz.allocators.reserve import RESERVATIONS
 from kvviz.caches.budget import PoolBudget
-from kvviz.caches.layout import Journal
+from kvviz.caches.layout import Journal, Places
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.caches.store import POISONED, KVStore
 from kvviz.config import COMPACTIONS
@@ -75,7 +75,11 @@ class CacheMachine(RuleBasedStateMachine):
         self.store = KVStore(
             SHAPE, slots, torch.device("cpu"), budget=PoolBudget(1 << 20), poison=True
         )
-        self.block = 1 if self.name == "contiguous" else self.config.paged.block_size
+        self.split = self.name == "cells" and self.config.cells.mode == "split"
+        self.unified = self.name == "cells" and not self.split
+        self.block = self.config.paged.block_size if self.name == "paged" else 1
+        if self.split:
+            self.block = slots // self.config.cells.buffers
         self.usable = slots // self.block * self.block
 
     @rule(step=operations(30), data=st.data())
@@ -114,25 +118,28 @@ class CacheMachine(RuleBasedStateMachine):
             return
         self.requests[request.id] = request
         self.values[request.id] = []
-        assert self.layout.held(request.id) == asked.need
+        assert self.layout.held(request.id) == (0 if self.unified else asked.need)
         assert (moved > 0) <= (asked.need > asked.largest)
 
     def _expected_answer(self, request: Request, tokens: int, before: dict[str, Any]) -> Verdict:
-        if self.name == "paged":
+        free, largest = before["free"], before["admissible"]
+        if self.split:
+            need = max(self.block, request.life)
+            return Verdict(verdict_kind(need, free, largest, self.block), need, free, largest)
+        if self.name != "contiguous":
             need, life = self._rounded(tokens), self._rounded(request.life)
         else:
             reserve = RESERVATIONS[self.config.contiguous.reservation]
             need, life = reserve(request, tokens), request.life
         if life > self.usable:
             need = max(need, life)
-        free, largest = before["free"], before["admissible"]
-        kind = verdict_kind(need, free, largest, self.usable)
+        kind = verdict_kind(need, free, free if self.unified else largest, self.usable)
         if kind == FRAGMENTED and self.config.contiguous.compaction == "on_refusal":
             kind = ADMITTED
         return Verdict(kind, need, free, largest)
 
     def _append(self, request: Request, size: int) -> None:
-        count = min(size, request.life - self.layout.written(request.id))
+        count = min(size, request.life - len(self.values[request.id]))
         if count <= 0:
             return
         before = self._everything()
@@ -151,6 +158,9 @@ class CacheMachine(RuleBasedStateMachine):
     def _expected_append(self, request: int, count: int, before: dict[str, Any]) -> tuple[str, int]:
         """(kind, need) of the verdict."""
         free, held = before["free"], self.layout.held(request)
+        if self.name == "cells":
+            kind = ADMITTED if self.split else verdict_kind(count, free, free, self.usable)
+            return kind, count
         short = self.layout.written(request) + count - held
         if self.name == "paged":
             need = max(self._rounded(short), 0)
@@ -187,6 +197,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _commit(self) -> None:
         """Carry out the journal, then write the step's tokens where they belong by now."""
+        if isinstance(self.layout, Places):
+            counts = [count for request, count in self.pending if request in self.requests]
+            assert sum(self.layout.place()) == sum(counts)
+            assert self.layout.place() == []
         self.store.apply(self.journal)
         written = {request: 0 for request, _ in self.pending}
         for request, count in self.pending:
@@ -248,13 +262,14 @@ class CacheMachine(RuleBasedStateMachine):
         columns, owners = self.layout.columns(), self._owners()
         assert columns.start.tolist() == [0, *np.cumsum(columns.size)[:-1].tolist()]
         assert len(owners) == self.layout.capacity
-        assert set(owners.tolist()) - {HOLE} == set(self.requests)
+        holders = {r for r in self.requests if self.layout.held(r)}
+        assert set(owners.tolist()) - {HOLE} == holders
+        assert self.unified or holders == set(self.requests)
         assert self.layout.free == (owners[: self.usable] == HOLE).sum()
         assert (owners[self.usable :] == HOLE).all()
         assert columns.refs.tolist() == (columns.owner != HOLE).astype(int).tolist()
         assert not columns.used[columns.owner == HOLE].any()
-        largest = max((h.size for h in runs(owners.tolist())), default=0)
-        expected = largest if self.name == "contiguous" else self.layout.free
+        expected = self._largest(owners.tolist())
         assert self.layout.admissible == expected
         assert self.layout.fits(expected) and not self.layout.fits(expected + 1)
         for request in self.requests:
@@ -262,6 +277,14 @@ class CacheMachine(RuleBasedStateMachine):
             assert columns.size[mine].sum() == self.layout.held(request)
             assert columns.used[mine].sum() == self.layout.written(request)
             assert self.layout.written(request) == len(self.values[request])
+
+    def _largest(self, owners: list[int]) -> int:
+        """The largest request that finds a place (adjacent cells: in one part)."""
+        if self.split:
+            return min(self.block, self.layout.free)
+        if self.layout.paged:
+            return self.layout.free
+        return max((hole.size for hole in runs(owners)), default=0)
 
     @invariant()
     def tensors_hold_what_was_written(self) -> None:
@@ -292,9 +315,10 @@ GROWING = [
     ("contiguous", {"contiguous.reservation": "exact", "contiguous.compaction": compaction})
     for compaction in COMPACTIONS
 ]
+SPLIT = [("cells", {"cells.mode": "split", "cells.buffers": 3})]
 
 
-@pytest.mark.parametrize(("name", "pinned"), [*EVERY, *GROWING])
+@pytest.mark.parametrize(("name", "pinned"), [*EVERY, *GROWING, *SPLIT])
 def test_layout_against_a_dict(name: str, pinned: dict[str, Any]) -> None:
     """A layout loses, mixes up or leaks slots, or a verdict does not tell the truth."""
     run_state_machine_as_test(

@@ -18,7 +18,8 @@ from tests.strategies import run_configs
 
 STEPS = 200
 MONOTONE = ("arrived", "admitted", "finished", "preempted", "dropped", "recomputed", "generated",
-            "slots_moved")  # fmt: skip
+            "slots_moved", "passes")  # fmt: skip
+EVERY = ("contiguous", "paged", "cells")
 
 
 def check_step(engine: Engine, before: Counters) -> Counters:
@@ -34,6 +35,8 @@ def check_step(engine: Engine, before: Counters) -> Counters:
     assert c.waiting <= run.queue_limit + c.preempted + c.arrived
     assert all(getattr(before, name) <= getattr(c, name) for name in MONOTONE)
     assert c.generated - before.generated <= run.max_running
+    assert c.passes - before.passes <= run.token_budget
+    assert (c.passes > before.passes) >= (c.running > 0)
     saved = (np.maximum(shot.columns.refs, 1) - 1) * shot.columns.size
     held = int(shot.seq_held.sum()) - int(saved[shot.columns.owner >= 0].sum())
     out_of_reach = int(shot.columns.size[shot.columns.owner == RESERVED].sum())
@@ -64,7 +67,7 @@ def idle_head(engine: Engine) -> Sequence | None:
 @given(run_configs())
 def test_invariants(run: RunConfig) -> None:
     """Some setting makes a lane lose a request, overrun a limit, or break its memory's map."""
-    with lanes(run) as built:
+    with lanes(run, names=EVERY) as built:
         before = {name: Counters() for name in built.engines}
         for step in range(STEPS):
             heads = [idle_head(engine) for engine in built.engines.values()]
@@ -73,6 +76,7 @@ def test_invariants(run: RunConfig) -> None:
             for name, engine in built.engines.items():
                 before[name] = check_step(engine, before[name])
         assert before["paged"].refused[FRAGMENTED] == 0
+        assert before["cells"].refused[FRAGMENTED] == 0
         for name, engine in built.engines.items():
             check_events(engine, before[name])
 
@@ -114,7 +118,7 @@ def every_id(engine: Engine) -> set[int]:
 @given(run_configs())
 def test_series_and_snapshot_agree(run: RunConfig) -> None:
     """The chart and the map show two different pools."""
-    with lanes(run) as built:
+    with lanes(run, names=EVERY) as built:
         for _ in range(40):
             built.step()
             for engine in built.engines.values():
@@ -148,14 +152,14 @@ def test_preemption_changes_no_answer(backend: Backend) -> None:
     """A request that was computed anew goes on with other tokens than it had generated."""
     tight = small({"memory.slots": 160, "contiguous.reservation": "exact",
                    "paged.block_size": 4, "engine.temperature": 0.8})  # fmt: skip
-    with lanes(tight, backend) as built:
+    with lanes(tight, backend, EVERY) as built:
         run_steps(built, 150)
         again = {n: {e.request for e in events(engine, "preempt")} & set(ids_done(engine))
                  for n, engine in built.engines.items()}  # fmt: skip
         assert all(again.values())
         roomy = outputs(replace(tight, memory=small({"memory.slots": 4096}).memory), backend,
                         "paged", 150)  # fmt: skip
-    for name in ("contiguous", "paged"):
+    for name in EVERY:
         mine = outputs(tight, backend, name, 150)
         both = mine.keys() & roomy.keys()
         assert again[name] & both

@@ -27,11 +27,11 @@ from kvviz.model.serving import ServingModel, fuse
 from kvviz.model.weights import config_of
 from kvviz.shapes import ModelShape
 from tests.conftest import TINY, random_llama, random_prompt
-from tests.helpers import request, small
+from tests.helpers import place, request, small
 
 CPU = torch.device("cpu")
 BLOCKS = (1, 3, 16)
-LAYOUT_BLOCKS = [("contiguous", 16), *(("paged", block) for block in BLOCKS)]
+LAYOUT_BLOCKS = [("contiguous", 16), ("cells", 16), *(("paged", block) for block in BLOCKS)]
 DECODERS = {"cpu": CpuDecoder, "torch": TorchDecoder}
 
 
@@ -63,6 +63,7 @@ class Cache:
                  for id, count in parts]  # fmt: skip
         for id, count in parts:
             assert self.layout.append(id, count).admitted
+        place(self.layout)
         self.store.apply(self.layout.take_journal())
         with torch.inference_mode():
             return self.decoder.logits(flatten(batch, self.layout.table, self.known)).copy()

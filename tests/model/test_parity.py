@@ -1,4 +1,4 @@
-"""Cached = uncached = transformers, for both layouts and both decoders."""
+"""Cached = uncached = transformers, for every layout and both decoders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kvviz.model.rows import flatten
 from kvviz.model.serving import SHIPPED, ServingModel, fuse
 from kvviz.model.weights import config_of, load
 from kvviz.shapes import ModelShape
-from tests.helpers import request, small
+from tests.helpers import place, request, small
 
 LENGTHS = (37, 5, 70, 16)
 DECODERS = {"cpu": CpuDecoder, "torch": TorchDecoder}
@@ -48,6 +48,7 @@ def served_logits(
             if count > 0:
                 assert layout.append(i, count).admitted
                 batch.append(Chunk(r, at[i], count, True))
+        place(layout)
         store.apply(layout.take_journal())
         logits = run.logits(flatten(batch, layout.table, known))
         for part, row in zip(batch, logits, strict=True):
@@ -106,6 +107,7 @@ def test_rows_do_not_depend_on_the_batch(serving: ServingModel) -> None:
             assert layout.admit(request(i, 40, 1), 40).admitted
             layout.append(i, 40)
             batch.append(Chunk(request(i, 40, 1), 0, 40, True))
+        place(layout)
         rows = flatten(batch, layout.table, tokens)
         logits = CpuDecoder(serving, store, layout.table).logits(rows)
         return {i: row.tobytes() for i, row in zip(ids, logits, strict=True)}
