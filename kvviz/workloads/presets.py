@@ -106,7 +106,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "servegen-m-large": _fitted(
         "Cloud chat, large model (fitted)",
-        "A cloud's large model, many clients mixed: a third of the answers are twelve tokens or less.",
+        "A cloud's large model, many clients mixed: a third of the answers are of few tokens.",
         "servegen-m-large",
         0.4,
     ),

@@ -75,6 +75,7 @@ _ARRIVAL = (
     "arrival arrivaltime arrivedat arrivaltimestamp timestamp requesttimestamp reqtime requesttime "
     "starttime starttimeoffset submittime sendtime createdat created datetime date time ts offset t"
 )
+_BENCHMARK = ("requestthroughput", "totalinputtokens", "totaloutputtokens")
 _EXAMPLES = {
     "prompt": "input_length or ContextTokens",
     "output": "output_length or GeneratedTokens",
@@ -136,10 +137,10 @@ def _arrival(by_name: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def shown(names: Sequence[str]) -> str:
-    """Names for a message; what does not look like a name may be somebody's text."""
+    """Names for a message. Where none is known this is no header, and may be somebody's text."""
+    known = {*_PROMPT.split(), *_OUTPUT.split(), *_ARRIVAL.split(), *_BENCHMARK}
+    if not known & {plain(name) for name in names}:
+        return f"{len(names):,} fields, none with a known name"
     fine = [n.strip() for n in names if re.fullmatch(r"\s*[A-Za-z][\w ().%/-]{0,31}\s*", n)][:8]
     hidden = len(names) - len(fine)
-    words = [", ".join(fine)] if fine else []
-    if hidden:
-        words.append(f"{hidden:,} {'other ' if fine else ''}field{'s' * (hidden > 1)}")
-    return " and ".join(words) or "nothing"
+    return ", ".join(fine) + (f" and {hidden:,} more" if hidden else "")

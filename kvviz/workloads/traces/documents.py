@@ -30,12 +30,17 @@ def read_document(lines: Lines, unit: str | None = None) -> Trace:
     if isinstance(document, dict):
         if servegen.is_lengths(document):
             return servegen.lengths_only(document)
-        if "input_lens" in document or "request_throughput" in document:
+        if is_benchmark(document):
             return _benchmark(document)
         return _columns(document, unit)
     if not isinstance(document, list) or not document:
         raise TraceError("JSON with no list of requests in it.")
     return _list(document, unit)
+
+
+def is_benchmark(document: dict[str, Any]) -> bool:
+    """The result of a serving benchmark, with its requests or without."""
+    return "input_lens" in document or "request_throughput" in document
 
 
 def parse(lines: Lines) -> Any:

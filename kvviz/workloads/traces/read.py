@@ -9,7 +9,7 @@ from kvviz.errors import TraceError
 from kvviz.workloads.traces import servegen
 from kvviz.workloads.traces.clock import PER_SECOND
 from kvviz.workloads.traces.delimited import read_delimited
-from kvviz.workloads.traces.documents import parse, read_document
+from kvviz.workloads.traces.documents import is_benchmark, parse, read_document
 from kvviz.workloads.traces.jsonl import read_jsonl
 from kvviz.workloads.traces.source import MAX_BYTES, Lines, Source
 from kvviz.workloads.traces.trace import Trace
@@ -74,7 +74,7 @@ def _is_line_of_many(line: str) -> bool:
     except (ValueError, RecursionError):
         return True
     columns = [v for k, v in found.items() if isinstance(v, list) and not _one_request(k)]
-    return not columns and not servegen.is_lengths(found)
+    return not columns and not is_benchmark(found) and not servegen.is_lengths(found)
 
 
 def _one_request(key: str) -> bool:
