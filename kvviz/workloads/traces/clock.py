@@ -93,11 +93,11 @@ def _stamp(value: Any) -> datetime:
 
 
 def _number(value: Any) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
     if isinstance(value, str):
         try:
             return int(value)  # exact, where a float would lose the nanoseconds of an epoch
         except ValueError:
             return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(NO_TIME)
-    return value
+    raise ValueError(NO_TIME)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
+from kvviz.errors import TraceError
 from kvviz.workloads.traces.columns import Columns, columns_of
 from kvviz.workloads.traces.rows import Rows
 from kvviz.workloads.traces.source import MAX_LINE, OVERLONG, Lines
@@ -22,7 +23,7 @@ def read_delimited(lines: Lines, unit: str | None = None) -> Trace:
     delimiter = max(_DELIMITERS, key=head.count)
     feed = _Feed(lines)
     reader = csv.reader(feed, delimiter=delimiter, skipinitialspace=True)
-    header = [name.strip() for name in next(reader)]
+    header = _header(reader)
     columns = columns_of(header, unit)
     rows = Rows(columns.format, columns.unit)
     feed.rows = rows
@@ -54,6 +55,15 @@ class _Feed:
             if self.rows is not None:
                 self.rows.aside(self._lines.number, "", OVERLONG)
         raise StopIteration
+
+
+def _header(reader: Iterator[list[str]]) -> list[str]:
+    try:
+        return [name.strip() for name in next(reader)]
+    except (StopIteration, csv.Error) as error:
+        raise TraceError(
+            "the first line is too long for a header: names of columns were expected."
+        ) from error
 
 
 def _read(

@@ -155,7 +155,9 @@ class Rows:
 
 def whole(value: Any) -> int:
     """Tokens from a cell: `472`, `472.0`, `1,234`. Raises ValueError."""
-    if isinstance(value, str):
+    if type(value) is int:  # not a bool; first, as most files have it
+        number = value
+    elif isinstance(value, str):
         try:
             number = int(value)
         except ValueError:
@@ -164,8 +166,6 @@ def whole(value: Any) -> int:
             number = int(text.replace(match["mark"], "")) if match else _integral(float(text))
     elif isinstance(value, float):
         number = _integral(value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        number = value
     else:
         raise ValueError(NO_NUMBER)
     if not 0 <= number <= MAX_TOKENS:

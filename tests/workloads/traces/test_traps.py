@@ -203,6 +203,8 @@ def test_no_text_of_a_request_is_kept_or_shown() -> None:
         ("prompt,output\n0,0\n", "failed request"),
         ("Timestamp,Request tokens,agree3\n5,472,1\n", "output's tokens. Seen: Timestamp, Request"),
         ("1,2,3\n4,5,6\n", "Seen: 3 fields, none with a known name"),
+        ("x" * 200_000 + "\n1,2\n", "too long for a header"),
+        ("x" * 2_000_000, "too long for a header"),
         ("{}\n{}\n", "Seen: 0 fields"),
         ("{oops}\n{oops}\n", "without one readable object. Line 1: no JSON"),
         ("[1, 2, 3]", "members are no requests"),
