@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | bench | train | presets`.
+"""The command line: `python -m kvviz run | trace | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -65,6 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     presets = commands.add_parser("presets", help="list the presets")
     presets.set_defaults(command=_presets)
 
+    trace = commands.add_parser(
+        "trace", help="read a file of requests (CSV, JSON, JSON lines) and print what is in it"
+    )
+    trace.add_argument("file", metavar="FILE")
+    trace.add_argument("--unit", help="unit of its arrivals (s, ms, us, ns) if not the format's")
+    trace.add_argument("--set-aside", metavar="FILE", help="write the rows set aside as CSV")
+    trace.add_argument("--json", metavar="FILE", help="write the numbers (- for standard output)")
+    trace.set_defaults(command=_trace)
+
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
         "what", nargs="*", metavar="engine|snapshot|frame|allocators", help="all of them by default"
@@ -107,6 +116,20 @@ def _presets(_args: argparse.Namespace) -> int:
     return 0
 
 
+def _trace(args: argparse.Namespace) -> int:
+    from kvviz.workloads.traces.describe import describe, table
+    from kvviz.workloads.traces.read import read_trace
+
+    trace = read_trace(args.file, unit=args.unit)
+    summary = describe(trace)
+    if args.json != "-":
+        print(table(summary))
+    _write(summary, args.json)
+    if args.set_aside:
+        _write_text(trace.set_aside.csv(), args.set_aside)
+    return 0
+
+
 def _bench(args: argparse.Namespace) -> int:
     from kvviz.bench.suite import run_benches
 
@@ -124,7 +147,10 @@ def _train(words: list[str]) -> int:
 def _write(report: dict, where: str | None) -> None:
     if where is None:
         return
-    text = json.dumps(report, indent=1) + "\n"
+    _write_text(json.dumps(report, indent=1) + "\n", where)
+
+
+def _write_text(text: str, where: str) -> None:
     if where == "-":
         print(text, end="")
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvviz.errors import ConfigError
 
-ARRIVALS = ("poisson", "steady", "bursts", "closed")
+ARRIVALS = ("poisson", "steady", "bursts", "trace", "closed")
 LENGTHS = ("lognormal", "uniform", "fixed", "trace")
 FITS = ("first", "best", "worst", "next")
 RESERVATIONS = ("oracle", "pow2", "max", "exact")
@@ -56,10 +56,11 @@ class Mix:
 
     arrivals: str = setting(
         "poisson",
-        "arrival process; closed keeps a fixed number of requests in the system",
+        "arrival process; trace has the gaps of mix.trace, closed keeps a fixed number of requests "
+        "in the system",
         choices=ARRIVALS,
     )
-    rate: float = setting(0.2, "requests a step (poisson, steady, bursts)", low=0.001, high=64)
+    rate: float = setting(0.2, "requests a step (all but closed)", low=0.001, high=64)
     burst: int = setting(8, "requests that arrive together (bursts)", low=1, high=1024)
     concurrency: int = setting(32, "requests in the system (closed)", low=1, high=1024)
     prompts: str = setting("lognormal", "distribution of prompt lengths", choices=LENGTHS)
@@ -69,7 +70,7 @@ class Mix:
     spread: float = setting(0.8, "standard deviation over mean of both lengths", low=0, high=4)
     long_share: float = setting(0.1, "share of requests with a long prompt", low=0, high=1)
     long_prompt: int = setting(1024, "prompt length of the long requests", low=1, high=65536)
-    trace: str = setting("", "named mix fitted to a public trace (lengths = trace)")
+    trace: str = setting("", "named mix fitted to a public trace (for lengths or arrivals = trace)")
     prefix_share: float = setting(
         0.0, "share of requests that begin with a shared prefix (a system prompt)", low=0, high=1
     )
@@ -281,10 +282,16 @@ class RunConfig:
                 "engine.ends=model needs the model: a dry run has none. "
                 "Leave out --dry or set engine.ends=mix."
             )
-        if "trace" in (self.mix.prompts, self.mix.outputs) and not self.mix.trace:
-            raise ConfigError(
-                "lengths = trace needs mix.trace, the name of a fitted mix (azure-chat-2023)."
-            )
+        if not self.mix.trace:
+            if "trace" in (self.mix.prompts, self.mix.outputs):
+                raise ConfigError(
+                    "lengths = trace needs mix.trace, the name of a fitted mix (azure-chat-2023)."
+                )
+            if self.mix.arrivals == "trace":
+                raise ConfigError(
+                    "mix.arrivals=trace needs mix.trace, the name of a fitted mix "
+                    "(azure-chat-2023)."
+                )
 
     @property
     def lane_names(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 KvvizError
  ├─ ConfigError      a setting that can't be: unknown name, out of range, contradiction
  ├─ CheckpointError  a model folder that can't be read or isn't supported
- └─ CapacityError    a pool that does not fit the device or the process's budget
+ ├─ CapacityError    a pool that does not fit the device or the process's budget
+ └─ TraceError       a file of requests that can't be read
 
 Broken invariants are asserts that print the equation; a request that can't be placed is a
 Verdict, a value and no error.
@@ -24,3 +25,7 @@ class CheckpointError(KvvizError):
 
 class CapacityError(KvvizError):
     """A pool does not fit in the device's memory or in the process's budget."""
+
+
+class TraceError(KvvizError):
+    """A file of requests is damaged, too large, or of no known format."""

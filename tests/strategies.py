@@ -89,6 +89,7 @@ def run_configs(draw: st.DrawFn) -> RunConfig:
                 "cells.mode": st.sampled_from(CELL_MODES),
                 "cells.buffers": st.sampled_from([1, 3]),
                 "mix.arrivals": st.sampled_from(ARRIVALS),
+                "mix.trace": st.just("azure-chat-2023"),
                 "mix.rate": st.sampled_from([0.1, 0.5, 3.0]),
                 "mix.burst": st.sampled_from([1, 5]),
                 "mix.concurrency": st.sampled_from([1, 6]),

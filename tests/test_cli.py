@@ -265,3 +265,30 @@ def test_a_dry_run_has_the_same_memory(capsys, real):
     assert dry["stream_hash"] == real["stream_hash"]
     assert dry["map_checks"] == {"made": 0, "failed": 0}
     assert (dry["requests_compared"], dry["device"]) == (0, "dry")
+
+
+def test_trace_is_described(capsys, tmp_path):
+    """One could not see what a file of requests holds, nor which rows were left out."""
+    file, rows, out = (tmp_path / name for name in ("trace.csv", "aside.csv", "out.json"))
+    file.write_text("arrival,prompt,output\n0,100,10\n2,300,30\n3,x,1\n")
+    words = ["trace", str(file), "--json", str(out), "--set-aside", str(rows)]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "rows           2" in shown
+    assert "1 tokens are no whole number" in shown
+    found = json.loads(out.read_text())
+    assert (found["rows"], found["set_aside"], found["span_s"]) == (2, 1, 2.0)
+    assert (found["prompt_tokens"], found["output_tokens"]) == (400, 40)
+    assert found["format"] == "plain"
+    assert rows.read_text().splitlines()[1].startswith("4,prompt,")
+    assert main([*words[:2], "--json", "-", "--unit", "ms"]) == 0
+    assert json.loads(capsys.readouterr().out)["span_s"] == 0.002
+
+
+@pytest.mark.parametrize("words", [["nope.csv"], ["README.md"], ["README.md", "--unit", "h"]])
+def test_a_bad_trace_ends_with_status_2_and_one_line(capsys, words):
+    """A wrong file ends in a traceback."""
+    assert main(["trace", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("kvviz: ")
+    assert err.count("\n") == 1

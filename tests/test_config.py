@@ -167,6 +167,7 @@ def test_bad_section_by_hand_is_refused_too() -> None:
     ({"dry": True, "engine.ends": "model"}, "a dry run has none"),
     ({"mix.prompts": "trace"}, "needs mix.trace"),
     ({"mix.outputs": "trace"}, "needs mix.trace"),
+    ({"mix.arrivals": "trace"}, "mix.arrivals=trace needs mix.trace"),
 ])  # fmt: skip
 def test_contradictions(changes: dict[str, Any], message: str) -> None:
     """Two settings that can't both be true start a run that fails later."""

@@ -30,7 +30,7 @@ from kvviz.config import (
 )
 from kvviz.errors import ConfigError
 from kvviz.live.runner import FLAT_OUT
-from kvviz.workloads.lengths import mix_names
+from kvviz.workloads.lengths import DEFAULT_MIX
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 RESTARTS = " Changing it restarts the run."
@@ -376,8 +376,9 @@ _META = {path: meta for path, _, meta in RunConfig().walk()}
 
 def _config(base: RunConfig, chosen: dict[str, Any]) -> RunConfig | None:
     """Settings from the widgets; says in the sidebar what contradicts."""
-    if "trace" in (chosen["mix.prompts"], chosen["mix.outputs"]) and not chosen["mix.trace"]:
-        chosen["mix.trace"] = mix_names()[0]
+    kinds = (chosen["mix.arrivals"], chosen["mix.prompts"], chosen["mix.outputs"])
+    if "trace" in kinds and not chosen["mix.trace"]:
+        chosen["mix.trace"] = DEFAULT_MIX
     try:
         return base.replace({path: chosen[path] for path in chosen})
     except ConfigError as error:

@@ -275,7 +275,8 @@ def _scaling(published: Published) -> list[dict[str, str]]:
                 "plain",
                 f"{fitted.source}, {fitted.licence}: lengths divided by "
                 f"{scaling.divide} to fit the context of "
-                f"{published.config.memory.context:,}",
+                f"{published.config.memory.context:,} ({scaling.divided:,} of {scaling.of:,} "
+                f"requests so far, {scaling.raised:,} of them with a length raised to 1 token)",
             )
         )
     if scaling.clipped:

@@ -1,4 +1,5 @@
-"""Length distributions by their quantile function: uniform number in (0, 1) -> tokens.
+"""Length distributions by their quantile function: uniform number in (0, 1) -> tokens; and the
+fitted mixes, which know how their requests arrive too.
 
 Sampling by quantile keeps request k at the same random numbers whatever the mix is, so that
 moving a slider changes the lengths and not the luck.
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 from kvviz.errors import ConfigError
+from kvviz.workloads.gaps import Gaps, OnOff
 
 NORMAL = NormalDist()
 MIXES = Path(__file__).resolve().parents[2] / "data" / "mixes"
+DEFAULT_MIX = "azure-chat-2023"
 
 
 def fixed(u: float, mean: float, _spread: float) -> float:
@@ -42,7 +46,12 @@ DISTRIBUTIONS = {"fixed": fixed, "uniform": uniform, "lognormal": lognormal}
 
 @dataclass(frozen=True)
 class FittedMix:
-    """Quantile knots of a public trace; see `data/mixes/NAME.json` for source and licence."""
+    """Quantile knots of a public trace; see `data/mixes/NAME.json` for source and licence.
+
+    `copula_r` couples prompt and output. `rate_per_s`, `gaps` and `minute_counts` (requests in
+    each minute of the recording) are the arrivals; `arrivals` says where they come from: recorded,
+    generated (by the trace's authors), statistics (of its clients) or none (`gaps` is Poisson).
+    """
 
     name: str
     source: str
@@ -52,6 +61,11 @@ class FittedMix:
     output_knots: tuple[int, ...]
     copula_r: float
     total_p99: int
+    fitted: str
+    arrivals: str
+    rate_per_s: float | None
+    gaps: Gaps
+    minute_counts: tuple[int, ...]
 
     def prompt(self, u: float) -> float:
         return _through_knots(u, self.knots_pct, self.prompt_knots)
@@ -92,7 +106,22 @@ def load_mix(name: str) -> FittedMix:
         tuple(raw["output_knots"]),
         raw["gauss_copula_r"],
         raw["p99_total"],
+        raw["fitted"],
+        **_arrivals(raw["arrival"]),
     )
+
+
+def _arrivals(raw: dict[str, Any]) -> dict[str, Any]:
+    on_off = raw.get("on_off")
+    return {
+        "arrivals": raw["kind"],
+        "rate_per_s": raw.get("rate_per_s"),
+        "gaps": Gaps(
+            raw.get("gap_variation", 1.0),
+            on_off and OnOff(on_off["requests_per_run"], on_off["off_share"]),
+        ),
+        "minute_counts": tuple(raw.get("minute_counts", ())),
+    }
 
 
 def _through_knots(u: float, percents: tuple[float, ...], values: tuple[int, ...]) -> float:

@@ -14,6 +14,27 @@ class Preset(NamedTuple):
     settings: dict[str, Any]
 
 
+def _fitted(
+    title: str, story: str, mix: str, rate: float, arrivals: str = "trace", **more: Any
+) -> Preset:
+    """All of a fitted mix: lengths, their rank correlation and, where it has them, its gaps."""
+    settings = {
+        "mix.prompts": "trace",
+        "mix.outputs": "trace",
+        "mix.trace": mix,
+        "mix.long_share": 0.0,
+        "mix.rate": rate,
+        "mix.arrivals": arrivals,
+    }
+    return Preset(title, story, settings | {_SHORT[name]: value for name, value in more.items()})
+
+
+_SHORT = {
+    "divide": "mix.divide",
+    "context": "memory.context",
+    "token_budget": "engine.token_budget",
+}
+
 PRESETS: dict[str, Preset] = {
     "chat-and-documents": Preset(
         "Chat and long documents",
@@ -30,6 +51,64 @@ PRESETS: dict[str, Preset] = {
             "mix.long_share": 0.0,
             "mix.rate": 0.36,
         },
+    ),
+    "azure-code-2023": _fitted(
+        "Azure code 2023 (fitted)",
+        "Code completion: long prompts, short answers, and traffic that comes and goes; halved.",
+        "azure-code-2023",
+        0.2,
+        divide=2,
+        context=4096,
+        token_budget=512,
+    ),
+    "mooncake-chat": _fitted(
+        "Mooncake chat (fitted)",
+        "Very long prompts, a sixteenth of the trace's: a few requests fill the pool.",
+        "mooncake-chat",
+        0.25,
+        divide=16,
+        context=4096,
+    ),
+    "mooncake-synthetic": _fitted(
+        "Mooncake synthetic (fitted)",
+        "The longer the prompt, the shorter the answer: sizes far apart, a sixteenth of the trace.",
+        "mooncake-synthetic",
+        0.4,
+        divide=16,
+        context=4096,
+        token_budget=512,
+    ),
+    "sharegpt-chat": _fitted(
+        "ShareGPT chat (fitted)",
+        "Short prompts, long answers; the data have no arrivals, so Poisson is assumed.",
+        "sharegpt-chat",
+        0.12,
+        arrivals="poisson",
+    ),
+    "arxiv-summarize": _fitted(
+        "arXiv summaries (fitted)",
+        "Long prompts of like size, short summaries; no arrivals in the data, Poisson is assumed.",
+        "arxiv-summarize",
+        0.05,
+        arrivals="poisson",
+    ),
+    "longform-creation": _fitted(
+        "Long answers (fitted)",
+        "Answers longer than the prompts; the longer the prompt, the longer the answer.",
+        "longform-creation",
+        0.04,
+    ),
+    "servegen-deepseek-r1": _fitted(
+        "Reasoning, DeepSeek-R1 (fitted)",
+        "Reasoning traffic: answers longer than prompts, tails of both far out; a sixteenth.",
+        "servegen-deepseek-r1",
+        0.2,
+    ),
+    "servegen-m-large": _fitted(
+        "Cloud chat, large model (fitted)",
+        "A cloud's large model, many clients mixed: a third of the answers are of few tokens.",
+        "servegen-m-large",
+        0.4,
     ),
     "bursts": Preset(
         "Bursts",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +26,44 @@ _FIRST = 5  # the first columns are drawn by themselves, the others by a generat
 
 @dataclass(frozen=True)
 class Scaling:
-    """What fitting the mix to the context did."""
+    """What fitting the mix to the context did, to how many of the `of` requests drawn so far.
+
+    `divide` is that of the present mix; `divided` counts requests with a length divided (under
+    any mix), `raised` those with a length that would have been under one token, `clipped` those
+    cut to the context.
+    """
 
     divide: int
     clipped: int
     of: int
+    divided: int = 0
+    raised: int = 0
+
+
+class _Tally:
+    """Counts requests by id, so that those drawn anew are not counted twice."""
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._open: list[int] = []  # ids, ascending
+
+    @property
+    def count(self) -> int:
+        return self._settled + len(self._open)
+
+    def add(self, id: int) -> None:
+        if not self._open or self._open[-1] != id:
+            self._open.append(id)
+
+    def undo(self, begin: int) -> None:
+        """Forget ids from `begin` on."""
+        del self._open[bisect_left(self._open, begin) :]
+
+    def settle(self, before: int) -> None:
+        """Ids below this are never undone."""
+        done = bisect_left(self._open, before)
+        self._settled += done
+        del self._open[:done]
 
 
 class RequestStream:
@@ -45,7 +79,7 @@ class RequestStream:
         self._table = np.empty((0, 8))
         self._hash = hashlib.sha256()
         self._hashed = 0
-        self._clipped: list[int] = []  # ids, ascending
+        self._clipped, self._divided, self._raised = self._tallies = _Tally(), _Tally(), _Tally()
         self.reconfigure(mix)
 
     def reconfigure(self, mix: Mix) -> None:
@@ -65,7 +99,8 @@ class RequestStream:
 
     @property
     def scaling(self) -> Scaling:
-        return Scaling(self._divide, len(self._clipped), self.drawn)
+        counts = (self._clipped.count, self.drawn, self._divided.count, self._raised.count)
+        return Scaling(self._divide, *counts)
 
     def take(self, cursor: int, step: int, outstanding: int) -> list[Request]:
         """Requests from index `cursor` on that a lane receives at this step.
@@ -85,13 +120,15 @@ class RequestStream:
         if before - self._first >= _ROWS:
             del self._requests[: before - self._first]
             self._first = before
+            for tally in self._tallies:
+                tally.settle(before)
 
     def redraw(self, cursor: int, step: int) -> None:
         """Drop what no lane has taken yet (index `cursor` on); it is drawn under the new mix,
         with arrivals counted from `step`."""
         del self._requests[cursor - self._first :]
-        while self._clipped and self._clipped[-1] >= cursor:
-            self._clipped.pop()
+        for tally in self._tallies:
+            tally.undo(cursor)
         self._clock = float(step)
 
     def _due(self, request: Request, step: int, outstanding: int) -> bool:
@@ -152,10 +189,12 @@ class RequestStream:
             prompt = float(mix.long_prompt)
         else:
             prompt = self._length(mix.prompts, u[_PROMPT], mix.prompt_mean, "prompt")
-        output = max(1, round(self._length(mix.outputs, u_output, mix.output_mean, "output")))
-        prompt = max(1, round(prompt))
+        output = self._length(mix.outputs, u_output, mix.output_mean, "output")
+        if min(round(prompt), round(output)) < 1:
+            self._raised.add(self.drawn)
+        prompt, output = max(1, round(prompt)), max(1, round(output))
         if prompt + output - 1 > self._context:
-            self._clipped.append(self.drawn)
+            self._clipped.add(self.drawn)
             output = min(output, max(1, self._context // 2))
             prompt = min(prompt, self._context - output + 1)
         return prompt, output
@@ -163,6 +202,8 @@ class RequestStream:
     def _length(self, kind: str, u: float, mean: float, side: str) -> float:
         if kind == "trace":
             assert self._fitted is not None
+            if self._divide > 1:
+                self._divided.add(self.drawn)
             return getattr(self._fitted, side)(u) / self._divide
         return DISTRIBUTIONS[kind](u, mean, self.mix.spread)
 
@@ -174,6 +215,9 @@ class RequestStream:
             gap = 1 / mix.rate
         elif mix.arrivals == "poisson":
             gap = -math.log(u) / mix.rate
+        elif mix.arrivals == "trace":
+            assert self._fitted is not None
+            gap = self._fitted.gaps.at(1 - u) / mix.rate
         else:  # bursts: the first of each burst waits for the gap of all of it
             gap = 0.0 if index % mix.burst else -math.log(u) * mix.burst / mix.rate
         self._clock += gap

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.build import build_lanes
@@ -147,10 +148,10 @@ def test_live_mix_leaves_arrived_requests_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize("arrivals", ["poisson", "bursts", "steady"])
+@pytest.mark.parametrize("arrivals", ["poisson", "bursts", "steady", "trace"])
 def test_mean_rate(arrivals: str) -> None:
     """Bursts or luck change the load: 3,000 requests at 0.5 a step take about 6,000 steps."""
-    mix = Mix(arrivals=arrivals, rate=0.5, burst=8)
+    mix = Mix(arrivals=arrivals, rate=0.5, burst=8, trace="azure-chat-2023")
     assert first(RequestStream(mix, CONTEXT, 3), 3000)[-1].arrival == pytest.approx(6000, rel=0.1)
 
 
@@ -191,6 +192,64 @@ def test_clipped_after_a_new_mix() -> None:
         stream.reconfigure(replace(mix, rate=mix.rate + step))
         stream.redraw(taken, step)
     assert stream.scaling.clipped == stream.scaling.of
+
+
+def test_scaling_counts_what_was_divided_and_raised() -> None:
+    """The page tells of other requests than those that were changed."""
+    mix = Mix(rate=8, prompts="trace", outputs="trace", trace="mooncake-chat", long_share=0.3,
+              long_prompt=9, divide=64)  # fmt: skip
+    stream = RequestStream(mix, 1 << 15, 2)
+    first(stream, 600)
+    fitted = stream._fitted
+    assert fitted is not None
+    raised = 0
+    for index in range(stream.drawn):
+        u = stream._uniform(index)
+        output = fitted.output(fitted.correlate(u[1], u[2])) / 64
+        raised += round(output) < 1  # prompts have at least 891 tokens, 14 of which stay
+    scaling = stream.scaling
+    assert (scaling.divided, scaling.of) == (stream.drawn, stream.drawn)
+    assert scaling.raised == raised > 10
+    lone = RequestStream(replace(mix, outputs="fixed"), 1 << 15, 2)
+    first(lone, 600)
+    assert lone.scaling.divided == sum(lone._uniform(k)[3] >= 0.3 for k in range(lone.drawn))
+    assert lone.scaling.raised == 0
+
+
+@given(seeds, st.lists(st.integers(0, 9), min_size=1, max_size=5))
+@settings(max_examples=25)
+def test_scaling_forgets_what_is_drawn_anew(seed: int, steps: list[int]) -> None:
+    """Requests that were divided or raised, dropped, and drawn under another mix still count."""
+    fitted = Mix(rate=9, prompts="trace", outputs="trace", trace="mooncake-chat", long_share=0)
+    fixed = Mix(rate=9, prompts="fixed", outputs="fixed", prompt_mean=5, output_mean=5)
+    stream = RequestStream(fitted, 128, seed)
+    taken = now = divided = 0
+    for more in steps:
+        for mix in (fitted, fixed):
+            stream.reconfigure(mix)
+            stream.redraw(taken, now)
+            assert stream.scaling.divided == divided
+            now += more
+            fresh = len(stream.take(taken, now, 0))
+            taken += fresh
+            divided += fresh * (mix is fitted)
+            stream.forget(taken)
+    assert stream.scaling.raised <= divided
+
+
+def test_gaps_of_a_trace_are_those_of_poisson_where_it_has_none() -> None:
+    """A mix without arrivals ends the run, or its luck is another than Poisson's."""
+    poisson = Mix(rate=0.3, trace="sharegpt-chat")
+    a, b = (RequestStream(replace(poisson, arrivals=k), CONTEXT, 5) for k in ("poisson", "trace"))
+    assert [r.arrival for r in first(a, 300)] == [r.arrival for r in first(b, 300)]
+
+
+def test_bursty_mix_comes_and_goes() -> None:
+    """azure-code-2023: most of the time nothing arrives, then very much."""
+    mix = Mix(arrivals="trace", rate=0.5, trace="azure-code-2023")
+    gaps = [b.arrival - a.arrival for a, b in pairwise(first(RequestStream(mix, CONTEXT, 5), 3000))]
+    assert sum(gap for gap in gaps if gap > 20) > 0.5 * sum(gaps)
+    assert sum(gap == 0 for gap in gaps) > 1500
 
 
 def test_unknown_trace_leaves_the_old_mix() -> None:
