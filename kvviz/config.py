@@ -19,8 +19,10 @@ LENGTHS = ("lognormal", "uniform", "fixed", "trace")
 FITS = ("first", "best", "worst", "next")
 RESERVATIONS = ("oracle", "pow2", "max", "exact")
 COMPACTIONS = ("off", "on_refusal")
+RECLAIMS = ("immediate", "deferred")
 ON_REFUSAL = ("queue", "refuse")
 ENDS = ("mix", "model")
+MOST_RUNNING = 1024
 
 
 def setting(
@@ -95,13 +97,31 @@ class Paged:
 
 
 @dataclass(frozen=True)
+class Virtual:
+    """The virtually contiguous lane: a range of addresses a request, pages mapped as it grows."""
+
+    page_bytes: int = setting(
+        1 << 16,
+        "bytes of a page of physical memory, a power of two",
+        live=False,
+        low=1 << 16,
+        high=1 << 21,
+    )
+    reclaim: str = setting(
+        "immediate",
+        "when a finished request's pages go back: at once, or when pages run short",
+        choices=RECLAIMS,
+    )
+
+
+@dataclass(frozen=True)
 class Engine:
     """Continuous batching, the same for every lane."""
 
     token_budget: int = setting(
         256, "tokens a step, prefill chunks and decodes together", low=1, high=8192
     )
-    max_running: int = setting(64, "sequences served at once", low=1, high=1024)
+    max_running: int = setting(64, "sequences served at once", low=1, high=MOST_RUNNING)
     on_refusal: str = setting(
         "queue",
         "a request that finds no place waits at the head of the queue, or is refused for good",
@@ -135,6 +155,7 @@ class RunConfig:
     memory: Memory = Memory()
     contiguous: Contiguous = Contiguous()
     paged: Paged = Paged()
+    virtual: Virtual = Virtual()
     engine: Engine = Engine()
     preset: str = setting("", "the preset these settings started from")
     seed: int = setting(
@@ -151,6 +172,12 @@ class RunConfig:
                 f"memory.context {self.memory.context} is more than the pool of "
                 f"{self.memory.slots} slots: a request that long could never be served. "
                 f"Lower memory.context to {self.memory.slots} or raise memory.slots."
+            )
+        page = self.virtual.page_bytes
+        if page & (page - 1):
+            raise ConfigError(
+                f"virtual.page_bytes={page}: a power of two was expected, for example "
+                f"{1 << page.bit_length() - 1}."
             )
         if self.dry and self.engine.ends == "model":
             raise ConfigError(

@@ -97,4 +97,5 @@ def runs(owners: list[int], wanted: int = -1) -> list[Region]:
 
 def indices(layout: Layout, request_id: int) -> np.ndarray:
     """`layout.slots` as an array of slot numbers, whichever kind it is."""
-    return np.arange(layout.capacity)[layout.slots(request_id)]
+    where = layout.slots(request_id)
+    return np.arange(where.start, where.stop) if isinstance(where, slice) else where

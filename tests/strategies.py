@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from kvviz.config import ARRIVALS, COMPACTIONS, FITS, ON_REFUSAL, RESERVATIONS, RunConfig
+from kvviz.config import (
+    ARRIVALS,
+    COMPACTIONS,
+    FITS,
+    ON_REFUSAL,
+    RECLAIMS,
+    RESERVATIONS,
+    RunConfig,
+)
 from kvviz.records import Region, Request
 
 
@@ -58,8 +66,9 @@ MEMORY: dict[str, st.SearchStrategy[Any]] = {
     "contiguous.reservation": st.sampled_from(RESERVATIONS),
     "contiguous.compaction": st.sampled_from(COMPACTIONS),
     "paged.block_size": st.sampled_from([1, 2, 3, 7, 16]),
+    "virtual.reclaim": st.sampled_from(RECLAIMS),
 }
-"""Settings of both layouts."""
+"""Settings of all layouts."""
 
 LIVE_MEMORY = {path: s for path, s in MEMORY.items() if path != "paged.block_size"}
 """Those that a running engine takes."""
