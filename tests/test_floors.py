@@ -48,11 +48,16 @@ SEES: dict[str, set[str] | None] = {
 PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.caches.virtual_store", "kvviz.bench"),
     "numba": ("kvviz.model.kernels",),
+    "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
-LAZY_PLACES: dict[str, tuple[str, ...]] = {"torch": ("kvviz.build",), "plotly": ("kvviz.ui",)}
+LAZY_PLACES: dict[str, tuple[str, ...]] = {
+    "torch": ("kvviz.build",),
+    "cuda": ("kvviz.caches.cuda_vmm",),
+    "plotly": ("kvviz.ui",),
+}
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.

@@ -30,7 +30,7 @@ _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # named since Python 3.12
 def available() -> str | None:
     """Why this machine can't give memory back page by page, or None when it can."""
     if sys.platform != "linux":
-        return f"giving memory back page by page needs Linux; this is {sys.platform}."
+        return f"Giving memory back page by page needs Linux; this is {sys.platform}."
     return None
 
 

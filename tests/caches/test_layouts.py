@@ -29,7 +29,7 @@ from kvviz.caches.layouts import LAYOUTS
 from kvviz.caches.reserved import OS_PAGE
 from kvviz.caches.store import POISONED
 from kvviz.caches.virtual_store import store_for
-from kvviz.config import COMPACTIONS, RECLAIMS
+from kvviz.config import COMPACTIONS
 from kvviz.records import (
     ADMITTED,
     CAPACITY,
@@ -329,7 +329,7 @@ GROWING = [
     ("contiguous", {"contiguous.reservation": "exact", "contiguous.compaction": compaction}, SHAPE)
     for compaction in COMPACTIONS
 ]
-PAGES = [("virtual", {"virtual.reclaim": reclaim}, WIDE) for reclaim in RECLAIMS]
+PAGES = [("virtual", {}, WIDE)]
 
 
 @pytest.mark.parametrize(("name", "pinned", "shape"), [*EVERY, *GROWING, *PAGES])
