@@ -1,4 +1,4 @@
-"""A planted corruption of the tensors is found by the map's check, on both layouts."""
+"""A planted corruption of the tensors is found by the map's check, on every layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers import indices, lanes, run_steps, small
 NAN = float("nan")
 
 
-@pytest.fixture(params=["contiguous", "paged"])
+@pytest.fixture(params=["contiguous", "paged", "virtual"])
 def lane(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Engine]:
     """A lane in the middle of its work, with at least two requests of some tokens."""
     with lanes(small({"engine.check_every": 1}), backend, (request.param,)) as built:

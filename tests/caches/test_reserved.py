@@ -76,7 +76,7 @@ def test_against_a_set_of_pages(calls: list[tuple[bool, int, int]]) -> None:
     taken: set[int] = set()
     for touches, page, length in calls:
         if touches:
-            offset = page * OS_PAGE + 100
+            offset = page * OS_PAGE + OS_PAGE // 2
             range_.touch(offset, length)
             if length:
                 taken |= set(range(offset // OS_PAGE, (offset + length - 1) // OS_PAGE + 1))
