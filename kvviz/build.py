@@ -54,12 +54,13 @@ def build_lanes(
     """
     if backend is None and not config.dry:
         backend = load_backend(config.model)
+    slot_bytes = _slot_bytes(config, backend)
     engines: dict[str, Engine] = {}
     try:
         for name in names or config.lane_names:
             mine = lane_config(name, config)
-            layout = LAYOUTS[LANES[name].layout](mine)
-            forward, slot_bytes = _forward(mine, layout, backend)
+            layout = LAYOUTS[LANES[name].layout](mine, slot_bytes)
+            forward = _forward(mine, layout, backend)
             engines[name] = Engine(name, layout, forward, mine, slot_bytes, Recorder(history))
     except BaseException:
         for engine in engines.values():
@@ -78,11 +79,19 @@ def device_name(device: object) -> str:
     return "CPU"
 
 
-def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tuple[Forward, int]:
-    """(forward, slot_bytes)"""
+def _slot_bytes(config: RunConfig, backend: Backend | None) -> int:
+    """What a slot costs: in the backend's store, or in the shipped model's when dry."""
     if config.dry:
-        return DryForward(), ModelShape().slot_bytes(DRY_ELEMENT_BYTES)
-    from kvviz.caches.store import KVStore
+        return ModelShape().slot_bytes(DRY_ELEMENT_BYTES)
+    from kvviz.caches.store import element_type
+
+    return backend.model.shape.slot_bytes(element_type(backend.model.device).itemsize)
+
+
+def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> Forward:
+    if config.dry:
+        return DryForward()
+    from kvviz.caches.virtual_store import store_for
     from kvviz.model.forward import ModelForward
 
     model = backend.model
@@ -93,14 +102,14 @@ def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tupl
             f"memory.context {config.memory.context} is longer than the model's "
             f"{model.shape.max_position_embeddings} positions. Lower memory.context."
         )
-    store = KVStore(
+    store = store_for(
+        layout,
         model.shape,
-        config.memory.slots,
         model.device,
         budget=backend.budget,
         poison=config.engine.check_every > 0,
     )
-    forward = ModelForward(
+    return ModelForward(
         model,
         store,
         layout,
@@ -109,4 +118,3 @@ def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> tupl
         seed=config.seed,
         bans_end=config.engine.ends == "mix",
     )
-    return forward, store.slot_bytes

@@ -24,14 +24,26 @@ ORDERS = ("address", "lifo")
 COMPACTIONS = ("off", "on_refusal", "threshold", "steady")
 COMPACT_BY = ("slide", "fewest")
 CELL_MODES = ("unified", "split")
+RECLAIMS = ("immediate", "deferred")
 PLACEMENTS = ("adjacent", "scattered")
 QUEUES = ("strict", "skip", "refuse")
 VICTIMS = ("youngest", "oldest", "priority")
 PREEMPTIONS = ("recompute", "swap")
 ADMISSIONS = ("chunk", "prompt", "limit")
 ENDS = ("mix", "model")
-LANES = ("contiguous", "buddy", "tlsf", "split", "cells", "scattered", "paged", "prefix")
-MAX_LANES = 8
+LANES = (
+    "contiguous",
+    "buddy",
+    "tlsf",
+    "split",
+    "cells",
+    "scattered",
+    "paged",
+    "prefix",
+    "virtual",
+)
+MAX_LANES = 9
+MOST_RUNNING = 1024
 
 
 def setting(
@@ -191,13 +203,31 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class Virtual:
+    """The virtually contiguous lane: a range of addresses a request, pages mapped as it grows."""
+
+    page_bytes: int = setting(
+        1 << 16,
+        "bytes of a page of physical memory, a power of two",
+        live=False,
+        low=1 << 16,
+        high=1 << 21,
+    )
+    reclaim: str = setting(
+        "immediate",
+        "when a finished request's pages go back: at once, or when pages run short",
+        choices=RECLAIMS,
+    )
+
+
+@dataclass(frozen=True)
 class Engine:
     """Continuous batching, the same for every lane."""
 
     token_budget: int = setting(
         256, "tokens a step, prefill chunks and decodes together", low=1, high=8192
     )
-    max_running: int = setting(64, "sequences served at once", low=1, high=1024)
+    max_running: int = setting(64, "sequences served at once", low=1, high=MOST_RUNNING)
     chunk: int = setting(
         0,
         "longest part of a prompt that one sequence writes in a step; 0: no limit",
@@ -254,6 +284,7 @@ class RunConfig:
     contiguous: Contiguous = Contiguous()
     paged: Paged = Paged()
     cells: Cells = Cells()
+    virtual: Virtual = Virtual()
     engine: Engine = Engine()
     lanes: str = setting(
         "contiguous,paged",
@@ -276,6 +307,12 @@ class RunConfig:
                 f"memory.context {self.memory.context} is more than the pool of "
                 f"{self.memory.slots} slots: a request that long could never be served. "
                 f"Lower memory.context to {self.memory.slots} or raise memory.slots."
+            )
+        page = self.virtual.page_bytes
+        if page & (page - 1):
+            raise ConfigError(
+                f"virtual.page_bytes={page}: a power of two was expected, for example "
+                f"{1 << page.bit_length() - 1}."
             )
         if self.dry and self.engine.ends == "model":
             raise ConfigError(

@@ -1,5 +1,5 @@
-"""The nouns: Request, Region, Move, Freed, Verdict, Event, Snapshot. Frozen; no behaviour of
-their own beyond derived numbers.
+"""The nouns: Request, Region, Move, Freed, Mapped, Unmapped, Verdict, Event, Snapshot. Frozen; no
+behaviour of their own beyond derived numbers.
 
 Every size is in **slots** (room for one token's K and V in all layers) unless its name ends in
 `_bytes`. A finished request holds prompt + output - 1 slots: the last sampled token is never
@@ -65,6 +65,20 @@ class SwappedIn(NamedTuple):
     request: int
     start: int
     stop: int
+
+
+class Mapped(NamedTuple):
+    """These virtual slots, whole pages, get physical memory. They hold nothing yet."""
+
+    start: int
+    size: int
+
+
+class Unmapped(NamedTuple):
+    """The physical memory of these virtual slots, whole pages, goes back, and what it held."""
+
+    start: int
+    size: int
 
 
 class Verdict(NamedTuple):

@@ -102,4 +102,5 @@ def place(layout: Layout) -> list[int]:
 
 def indices(layout: Layout, request_id: int) -> np.ndarray:
     """`layout.slots` as an array of slot numbers, whichever kind it is."""
-    return np.arange(layout.capacity)[layout.slots(request_id)]
+    where = layout.slots(request_id)
+    return np.arange(where.start, where.stop) if isinstance(where, slice) else where

@@ -15,6 +15,7 @@ from kvviz.config import (
     PLACEMENTS,
     PREEMPTIONS,
     QUEUES,
+    RECLAIMS,
     RESERVATIONS,
     VICTIMS,
     RunConfig,
@@ -71,6 +72,7 @@ MEMORY: dict[str, st.SearchStrategy[Any]] = {
     "contiguous.compaction": st.sampled_from(COMPACTIONS),
     "paged.block_size": st.sampled_from([1, 2, 3, 7, 16]),
     "cells.placement": st.sampled_from(PLACEMENTS),
+    "virtual.reclaim": st.sampled_from(RECLAIMS),
 }
 """Settings of the layouts."""
 

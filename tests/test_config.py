@@ -22,6 +22,8 @@ CHOSEN = [(path, meta) for path, _, meta in SETTINGS if meta["choices"]]
 KINDS = {path: type(value) for path, value, _ in SETTINGS}
 # Settings that also depend on another one, which stays at its default here.
 TIED = {"memory.slots", "memory.context"}
+# Settings that take some of the numbers in their range only.
+SPARSE = {"virtual.page_bytes": [1 << n for n in range(16, 22)]}
 
 
 def flat(run: RunConfig) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def test_every_setting_explains_itself(path: str, value: object, meta: dict[str,
 
 def test_paths_are_the_grammar() -> None:
     """A setting that walk() leaves out can't be set, shown or compared."""
-    sections = {"mix", "memory", "contiguous", "paged", "cells", "engine"}
+    sections = {"mix", "memory", "contiguous", "paged", "cells", "virtual", "engine"}
     run = RunConfig()
     inner = sum(len(dataclasses.fields(getattr(run, section))) for section in sections)
     assert len(PATHS) == len(set(PATHS)) == inner + len(dataclasses.fields(run)) - len(sections)
@@ -165,6 +167,7 @@ def test_bad_section_by_hand_is_refused_too() -> None:
 @pytest.mark.parametrize(("changes", "message"), [
     ({"memory.slots": 1024, "memory.context": 2048}, "memory.context 2048 is more than the pool"),
     ({"dry": True, "engine.ends": "model"}, "a dry run has none"),
+    ({"virtual.page_bytes": 100_000}, "a power of two was expected, for example 65536"),
     ({"mix.prompts": "trace"}, "needs mix.trace"),
     ({"mix.outputs": "trace"}, "needs mix.trace"),
     ({"mix.arrivals": "trace"}, "mix.arrivals=trace needs mix.trace"),
@@ -206,9 +209,9 @@ def test_what_needs_a_restart() -> None:
     restart = {path for path, _, meta in SETTINGS if not meta["live"]}
     assert restart == {"memory.slots", "memory.context", "contiguous.allocator", "cells.mode",
                        "cells.buffers", "paged.block_size", "paged.null_block",
-                       "paged.page_blocks", "paged.prefix_sharing", "engine.swap_slots",
-                       "engine.ends", "engine.temperature", "engine.check_every", "seed", "dry",
-                       "lanes", "model"}  # fmt: skip
+                       "paged.page_blocks", "paged.prefix_sharing", "virtual.page_bytes",
+                       "engine.swap_slots", "engine.ends", "engine.temperature",
+                       "engine.check_every", "seed", "dry", "lanes", "model"}  # fmt: skip
 
 
 @given(st.data())
@@ -217,9 +220,9 @@ def test_json_round_trip(data: st.DataObject) -> None:
     changes: dict[str, Any] = {"mix.trace": "azure-chat-2023"}
     for path, meta in RANGED:
         if path not in TIED and data.draw(st.booleans()):
-            whole = KINDS[path] is int
-            numbers = st.integers if whole else st.floats
-            changes[path] = data.draw(numbers(meta["low"], meta["high"]))
+            numbers = st.integers if KINDS[path] is int else st.floats
+            anything = numbers(meta["low"], meta["high"])
+            changes[path] = data.draw(st.sampled_from(SPARSE[path]) if path in SPARSE else anything)
     for path, meta in CHOSEN:
         changes[path] = data.draw(st.sampled_from(meta["choices"]))
     changes["dry"] = changes["engine.ends"] == "mix" and data.draw(st.booleans())

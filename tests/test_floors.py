@@ -46,13 +46,18 @@ SEES: dict[str, set[str] | None] = {
 }
 # Packages with a place of their own: prefixes of the modules that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
-    "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.bench"),
+    "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.caches.virtual_store", "kvviz.bench"),
     "numba": ("kvviz.model.kernels",),
+    "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
-LAZY_PLACES: dict[str, tuple[str, ...]] = {"torch": ("kvviz.build",), "plotly": ("kvviz.ui",)}
+LAZY_PLACES: dict[str, tuple[str, ...]] = {
+    "torch": ("kvviz.build",),
+    "cuda": ("kvviz.caches.cuda_vmm",),
+    "plotly": ("kvviz.ui",),
+}
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.
@@ -214,7 +219,7 @@ def test_light_floors_never_load_torch(modules: dict[str, Module]) -> None:
         name
         for name in modules
         if floor_of(name) in LIGHT
-        and name != "kvviz.caches.store"
+        and not within(name, PLACES["torch"])
         and loads(edges, name) & {"torch", "numba", "streamlit"}
     ]
     assert heavy == []

@@ -1,9 +1,9 @@
 """What every layout can do, and the address table that the model reads.
 
 A layout decides which slots belong to which request, in order. It knows neither tensors nor
-time. Whatever must happen to the tensors it writes into a journal of Moves and Freed regions,
-in the order in which they must be carried out, before any write of the same step: the region
-that a sequence moved out of may be handed out again in that step.
+time. Whatever must happen to the tensors it writes into a journal of Moves, Freed regions, and
+pages Mapped and Unmapped, in the order in which they must be carried out, before any write of the
+same step: the region that a sequence moved out of may be handed out again in that step.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from kvviz.records import (
     NEVER,
     Columns,
     Freed,
+    Mapped,
     Move,
     Request,
     SwappedIn,
     SwappedOut,
+    Unmapped,
     Verdict,
 )
 
-Entry = Move | Freed | SwappedOut | SwappedIn
+Entry = Move | Freed | SwappedOut | SwappedIn | Mapped | Unmapped
 Journal = list[Entry]
 
 
@@ -92,7 +94,7 @@ class Layout(Protocol):
         """Add to the journal what the scheduler decided (a swap)."""
 
     def take_journal(self) -> Journal:
-        """Moves and freed regions since the last call, in order; empties the journal."""
+        """What must happen to the tensors, in order, since the last call; empties it."""
 
     def columns(self) -> Columns:
         """Rows that tile the pool."""

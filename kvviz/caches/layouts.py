@@ -6,13 +6,14 @@ The same dicts feed the select boxes, the command line and the tests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kvviz.caches.buffers import BuffersLayout
 from kvviz.caches.cells import CellsLayout
 from kvviz.caches.contiguous import ContiguousLayout
 from kvviz.caches.layout import Layout
 from kvviz.caches.paged import PagedLayout
+from kvviz.caches.virtual import SHIPPED_SLOT_BYTES, VirtualLayout
 from kvviz.config import RunConfig
 
 
@@ -21,10 +22,25 @@ def cells_layout(config: RunConfig) -> Layout:
     return CellsLayout(config) if config.cells.mode == "unified" else BuffersLayout(config)
 
 
-LAYOUTS: dict[str, Callable[[RunConfig], Layout]] = {
-    "contiguous": ContiguousLayout,
-    "paged": PagedLayout,
-    "cells": cells_layout,
+class MakesLayout(Protocol):
+    def __call__(self, config: RunConfig, slot_bytes: int = SHIPPED_SLOT_BYTES) -> Layout:
+        """`slot_bytes`: what a slot costs, for layouts whose unit is a size in bytes."""
+
+
+def _in_slots(layout: Callable[[RunConfig], Layout]) -> MakesLayout:
+    """A layout to which it is all the same what a slot costs."""
+
+    def make(config: RunConfig, slot_bytes: int = SHIPPED_SLOT_BYTES) -> Layout:
+        return layout(config)
+
+    return make
+
+
+LAYOUTS: dict[str, MakesLayout] = {
+    "contiguous": _in_slots(ContiguousLayout),
+    "paged": _in_slots(PagedLayout),
+    "cells": _in_slots(cells_layout),
+    "virtual": VirtualLayout,
 }
 
 
@@ -68,6 +84,11 @@ LANES: dict[str, Lane] = {
         "paged",
         {"paged.prefix_sharing": True},
         "vLLM with automatic prefix caching: equal prefixes share blocks",
+    ),
+    "virtual": Lane(
+        "virtual",
+        {},
+        "vAttention: a range of addresses a request, memory mapped by the page",
     ),
 }
 

@@ -2,7 +2,7 @@
 
 Addressed as `[L, 2, slots, H_kv, d_h]`; laid out head-major (`[L, 2, H_kv, slots, d_h]`) on the
 CPU, where one head's keys then lie side by side, and token-major on CUDA, where paged kernels
-want it. `view` hides which.
+want it. `view` hides which, and `planes` gives the same as rows of d_h numbers.
 
 Beside K and V lies one int64 tag a slot, (request << 32) | position, written and copied together
 with them; -1 where the slot is poisoned. Tags and NaN are what the map is rebuilt from.
@@ -11,6 +11,7 @@ with them; -1 where the slot is poisoned. Tags and NaN are what the map is rebui
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ import torch
 from kvviz.caches.budget import MiB, PoolBudget
 from kvviz.caches.layout import Journal
 from kvviz.errors import CapacityError
-from kvviz.records import Freed, Move, SwappedIn, SwappedOut
+from kvviz.records import Freed, Mapped, Move, SwappedIn, SwappedOut, Unmapped
 from kvviz.shapes import ModelShape
 
 POISONED = -1
@@ -27,6 +28,21 @@ POISONED = -1
 def tags(requests: np.ndarray | int, positions: np.ndarray) -> np.ndarray:
     """int64: whose token, and which one: (request << 32) | position."""
     return (np.asarray(requests, np.int64) << 32) | positions
+
+
+def element_type(device: torch.device) -> torch.dtype:
+    """What K and V are kept as on this device."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+class Planes(NamedTuple):
+    """K and V of one layer, float32 [rows, d_h]: head h of slot s is row
+    `h * head_step + s * slot_step`."""
+
+    k: np.ndarray
+    v: np.ndarray
+    head_step: int
+    slot_step: int
 
 
 class KVStore:
@@ -43,28 +59,27 @@ class KVStore:
     ) -> None:
         self.shape = shape
         self.slots = slots
-        self.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self.dtype = element_type(device)
         self.slot_bytes = shape.slot_bytes(self.dtype.itemsize)
-        self.head_major = device.type != "cuda"
         self.poisons = poison
         self.move_seconds = 0.0
         self._budget = budget
-        self._bytes = slots * self.slot_bytes
+        self._bytes = self._size()
         budget.take(self._bytes)
         try:
-            self.data = self._allocate(device)
+            # The whole pool as it lies in memory, and [L, 2, slots, H_kv, d_h] over it
+            self.data, self.view = self._allocate(device)
         except BaseException:
             budget.give_back(self._bytes)
             self._bytes = 0
             raise
         self.tags = np.full(slots, POISONED, np.int64)
         self._host: dict[int, tuple[torch.Tensor, np.ndarray]] = {}
-        # [L, 2, slots, H_kv, d_h] whatever the order in memory
-        self.view = self.data.transpose(2, 3) if self.head_major else self.data
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes
+        """Bytes of K and V that the pool may fill; 0 when it is closed."""
+        return self._bytes
 
     def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         """k, v [n, H_kv, d_h] go to slots int64 [n] of this layer."""
@@ -75,18 +90,35 @@ class KVStore:
         """K and V [n, H_kv, d_h]: views for a slice, gathered copies for an index tensor."""
         return self.view[layer, 0, slots], self.view[layer, 1, slots]
 
+    def planes(self, layer: int) -> Planes:
+        """K and V of a layer in place, for the CPU kernels."""
+        d = self.shape.head_dim
+        rows = self.data.numpy().reshape(-1, d)
+        k, v = self.view[layer, 0], self.view[layer, 1]
+        slot_step, head_step, _ = k.stride()
+        return Planes(
+            rows[k.storage_offset() // d :],
+            rows[v.storage_offset() // d :],
+            head_step // d,
+            slot_step // d,
+        )
+
     def tag(self, slots: np.ndarray, requests: np.ndarray, positions: np.ndarray) -> None:
         """Say whose token each slot [n] holds from now on."""
         self.tags[slots] = tags(requests, positions)
 
     def apply(self, journal: Journal) -> None:
-        """Carry out moves, frees and swaps to the host, in order. Swaps back come after all of
-        them, when addresses are final: the caller knows those (`swap_in`)."""
+        """Carry out moves, frees, mappings and swaps to the host, in order. Swaps back come after
+        all of them, when addresses are final: the caller knows those (`swap_in`)."""
         for entry in journal:
             if isinstance(entry, Move):
                 self._move(entry)
             elif isinstance(entry, SwappedOut):
                 self._swap_out(entry)
+            elif isinstance(entry, Mapped):
+                self._map(entry.start, entry.size)
+            elif isinstance(entry, Unmapped):
+                self._unmap(entry.start, entry.size)
             elif isinstance(entry, Freed) and self.poisons:
                 self._poison(entry.start, entry.size)
 
@@ -108,14 +140,7 @@ class KVStore:
 
         Raises AssertionError where a slot is neither all NaN nor free of NaN.
         """
-        nan = self.data.isnan()
-        dims = tuple(d for d in range(5) if d != (3 if self.head_major else 2))
-        empty, any_nan = nan, nan
-        for dim in sorted(dims, reverse=True):
-            empty, any_nan = empty.all(dim), any_nan.any(dim)
-        torn = any_nan & ~empty
-        assert not torn.any(), f"slots {torn.nonzero()[:8, 0].tolist()} are NaN in part"
-        return np.where(empty.cpu().numpy(), POISONED, self.tags)
+        return tags_shown(self.view, self.tags, np.arange(self.slots))
 
     def close(self) -> None:
         """Free the tensors and give the budget back. May be called twice."""
@@ -125,16 +150,21 @@ class KVStore:
             self.data = self.view = torch.empty(0)
             self._host.clear()
 
-    def _allocate(self, device: torch.device) -> torch.Tensor:
+    def _size(self) -> int:
+        return self.slots * self.slot_bytes
+
+    def _allocate(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """(the pool in memory order, its view [L, 2, slots, H_kv, d_h])"""
         s = self.shape
+        head_major = device.type != "cuda"
         inner = (
             (s.num_key_value_heads, self.slots)
-            if self.head_major
+            if head_major
             else (self.slots, s.num_key_value_heads)
         )
         fill = float("nan") if self.poisons else 0.0
         try:
-            return torch.full(
+            data = torch.full(
                 (s.num_hidden_layers, 2, *inner, s.head_dim), fill, dtype=self.dtype, device=device
             )
         except (torch.OutOfMemoryError, RuntimeError) as error:
@@ -143,6 +173,12 @@ class KVStore:
                 f"{self.slot_bytes:,} bytes = {self._bytes / MiB:,.0f} MiB. "
                 "Choose fewer slots."
             ) from error
+        return data, data.transpose(2, 3) if head_major else data
+
+    def _map(self, start: int, size: int) -> None:
+        raise AssertionError(f"slots {start} to {start + size} are mapped in a pool without pages")
+
+    _unmap = _map
 
     def _move(self, move: Move) -> None:
         """Copy in chunks no longer than the shift: torch refuses overlapping copies."""
@@ -176,3 +212,17 @@ class KVStore:
 
 def _index(slots: slice | np.ndarray) -> slice | torch.Tensor:
     return slots if isinstance(slots, slice) else torch.from_numpy(np.asarray(slots, np.int64))
+
+
+def tags_shown(view: torch.Tensor, marks: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """`marks` [n] where view [L, 2, n, H_kv, d_h] holds numbers, POISONED where all is NaN.
+
+    `slots` [n] are the names of the n in the message of the AssertionError.
+    """
+    nan = view.isnan()
+    empty, any_nan = nan, nan
+    for dim in (4, 3, 1, 0):
+        empty, any_nan = empty.all(dim), any_nan.any(dim)
+    torn = (any_nan & ~empty).cpu().numpy()
+    assert not torn.any(), f"slots {slots[torn][:8].tolist()} are NaN in part"
+    return np.where(empty.cpu().numpy(), POISONED, marks)

@@ -159,11 +159,16 @@ class Engine:
             head=self._head(),
             counters=self.counters(),
             dropped_id=np.array(s.ledger.turned_away, np.int64),
-            extras=dict(getattr(layout, "extras", dict)()),
+            extras={**getattr(layout, "extras", dict)(), **self._resident()},
         )
 
     def close(self) -> None:
         self.forward.close()
+
+    def _resident(self) -> dict[str, float]:
+        """Memory that the system says is behind the pool, as of the last check of the map."""
+        found = getattr(self.forward, "resident_bytes", None)
+        return {} if found is None else {"resident_bytes": found}
 
     def _head(self) -> Verdict | None:
         """The head that memory refused, asked again: requests that finished in this very step

@@ -31,8 +31,7 @@ class CpuDecoder:
             (layer.norm_attention.numpy(), layer.norm_mlp.numpy()) for layer in model.layers
         ]
         self._cos, self._sin = model.cos.numpy(), model.sin.numpy()
-        data = store.data.numpy()
-        self._kv = [(data[i, 0], data[i, 1]) for i in range(shape.num_hidden_layers)]
+        self._kv = [store.planes(i) for i in range(shape.num_hidden_layers)]
         group = self._heads // shape.num_key_value_heads
         self._scores = np.empty((group, shape.max_position_embeddings), np.float32)
         self._bits = np.empty(shape.max_position_embeddings, np.int32)
@@ -51,18 +50,17 @@ class CpuDecoder:
         attention, an = self._buffer("a", padded, self._heads * shape.head_dim)
         gate_up, gun = self._buffer("gu", padded, 2 * shape.intermediate_size)
         inner, inn = self._buffer("i", padded, shape.intermediate_size)
-        for layer, (norm_1, norm_2), (k, v) in zip(
+        for layer, (norm_1, norm_2), kv in zip(
             self.model.layers, self._norms, self._kv, strict=True
         ):
             kernels.rms_norm(xn, norm_1, self._eps, hn)
             torch.mm(h, layer.qkv, out=qkv)
             kernels.rotate_and_store(
-                qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, k, v
+                qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, *kv
             )
             kernels.attend(
                 qkvn,
-                k,
-                v,
+                *kv,
                 self.table.array,
                 self.table.piece,
                 rows.lines,

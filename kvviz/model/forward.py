@@ -44,6 +44,7 @@ class ModelForward:
         self._banned = END_OF_TEXT if bans_end else -1
         decoder = TorchDecoder if plain or model.device.type == "cuda" else CpuDecoder
         self._decoder = decoder(model, store, layout.table)
+        self.resident_bytes: int | None = None
         self._known: dict[int, np.ndarray] = {}
         self._generated: dict[int, int] = {}
         self._prompt_len: dict[int, int] = {}
@@ -116,6 +117,8 @@ class ModelForward:
                 "a map can be rebuilt from the tensors only when freed slots are "
                 "poisoned: set engine.check_every above 0"
             )
+        # Reading it takes the system milliseconds a GiB: with each check, not with each picture
+        self.resident_bytes = getattr(self.store, "resident_bytes", None)
         expected = np.full(self.store.slots, POISONED, np.int64)
         live = list(self._live())
         for request_id in live:

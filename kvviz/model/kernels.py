@@ -3,7 +3,10 @@
 Token i of a row's sequence lies in slot `table[i // piece] + i % piece` (see
 `caches.layout.AddressTable`), so the same attention serves a contiguous region (one piece) and a
 paged sequence (a piece a block), and adds up in the same order: the lanes' outputs are equal to
-the bit. Compiled once and cached on disk. One thread; the GIL is released.
+the bit. So is the order in memory: K and V come as plain rows of d_h numbers, and head h of slot s
+is row `h * head_step + s * slot_step` (see `caches.store.Planes`). Strided arrays instead would be
+compiled a second time, into loops that are ten times slower and add up in another order.
+Compiled once and cached on disk. One thread; the GIL is released.
 
 Why not torch: a gather copies K and V of the whole batch each step, and one SDPA call a sequence
 costs more to dispatch than to compute at this size.
@@ -32,13 +35,14 @@ def rms_norm(x, weight, eps, out):
 
 
 @njit(**_OPTIONS)
-def rotate_and_store(qkv, cos, sin, positions, slots, heads, k_store, v_store):
+def rotate_and_store(qkv, cos, sin, positions, slots, heads, k_rows, v_rows, head_step, slot_step):
     """Apply RoPE (rotate half) to q in place; rotate k and put k and v into their slots.
 
     qkv [n, (heads + 2 * H_kv) * d_h], cos and sin [positions, d_h / 2], positions and slots [n],
-    stores [H_kv, slots, d_h].
+    k_rows and v_rows [rows, d_h] as the module says.
     """
-    kv_heads, _, d = k_store.shape
+    d = k_rows.shape[1]
+    kv_heads = (qkv.shape[1] // d - heads) // 2
     half = d // 2
     for n in range(len(slots)):
         p, s = positions[n], slots[n]
@@ -49,14 +53,15 @@ def rotate_and_store(qkv, cos, sin, positions, slots, heads, k_store, v_store):
                 qkv[n, at + i] = a * cos[p, i] - b * sin[p, i]
                 qkv[n, at + half + i] = b * cos[p, i] + a * sin[p, i]
         for h in range(kv_heads):
+            row = h * head_step + s * slot_step
             at = (heads + h) * d
             for i in range(half):
                 a, b = qkv[n, at + i], qkv[n, at + half + i]
-                k_store[h, s, i] = a * cos[p, i] - b * sin[p, i]
-                k_store[h, s, half + i] = b * cos[p, i] + a * sin[p, i]
+                k_rows[row, i] = a * cos[p, i] - b * sin[p, i]
+                k_rows[row, half + i] = b * cos[p, i] + a * sin[p, i]
             at = (heads + kv_heads + h) * d
             for i in range(d):
-                v_store[h, s, i] = qkv[n, at + i]
+                v_rows[row, i] = qkv[n, at + i]
 
 
 @njit(**_OPTIONS)
@@ -72,18 +77,18 @@ def swiglu(gate_up, out):
 
 
 @njit(**_OPTIONS)
-def _scores(q, k, table, piece, count, scale, scores):
-    """scores[g, i] = q[g] . k[slot of token i] * scale, query heads by threes and ones."""
+def _scores(q, k, step, table, piece, count, scale, scores):
+    """scores[g, i] = q[g] . k[step * slot of token i] * scale, query heads by threes and ones."""
     heads, d = q.shape
     for g in range(0, heads - 2, 3):
         i = 0
         b = 0
         while i < count:
-            base = table[b]
+            base = np.int64(table[b])
             for j in range(min(piece, count - i)):
                 s0, s1, s2 = _F(0), _F(0), _F(0)
                 for c in range(d):
-                    kc = k[base + j, c]
+                    kc = k[(base + j) * step, c]
                     s0 += q[g, c] * kc
                     s1 += q[g + 1, c] * kc
                     s2 += q[g + 2, c] * kc
@@ -96,11 +101,11 @@ def _scores(q, k, table, piece, count, scale, scores):
         i = 0
         b = 0
         while i < count:
-            base = table[b]
+            base = np.int64(table[b])
             for j in range(min(piece, count - i)):
                 s0 = _F(0)
                 for c in range(d):
-                    s0 += q[g, c] * k[base + j, c]
+                    s0 += q[g, c] * k[(base + j) * step, c]
                 scores[g, i + j] = s0 * scale
             i += piece
             b += 1
@@ -134,19 +139,19 @@ def _softmax(x, count, bits, power):
 
 
 @njit(**_OPTIONS)
-def _mix(scores, v, table, piece, count, out):
-    """out[g] = sum over tokens of scores[g, i] * v[slot of token i]."""
+def _mix(scores, v, step, table, piece, count, out):
+    """out[g] = sum over tokens of scores[g, i] * v[step * slot of token i]."""
     heads, d = out.shape
     out[:] = 0
     for g in range(0, heads - 2, 3):
         i = 0
         b = 0
         while i < count:
-            base = table[b]
+            base = np.int64(table[b])
             for j in range(min(piece, count - i)):
                 w0, w1, w2 = scores[g, i + j], scores[g + 1, i + j], scores[g + 2, i + j]
                 for c in range(d):
-                    vc = v[base + j, c]
+                    vc = v[(base + j) * step, c]
                     out[g, c] += w0 * vc
                     out[g + 1, c] += w1 * vc
                     out[g + 2, c] += w2 * vc
@@ -156,24 +161,39 @@ def _mix(scores, v, table, piece, count, out):
         i = 0
         b = 0
         while i < count:
-            base = table[b]
+            base = np.int64(table[b])
             for j in range(min(piece, count - i)):
                 w0 = scores[g, i + j]
                 for c in range(d):
-                    out[g, c] += w0 * v[base + j, c]
+                    out[g, c] += w0 * v[(base + j) * step, c]
             i += piece
             b += 1
 
 
 @njit(**_OPTIONS)
-def attend(qkv, k_store, v_store, table, piece, rows, positions, heads, scores, bits, out):
+def attend(
+    qkv,
+    k_rows,
+    v_rows,
+    head_step,
+    slot_step,
+    table,
+    piece,
+    rows,
+    positions,
+    heads,
+    scores,
+    bits,
+    out,
+):
     """Causal attention of each batch row over its sequence, in place in the store.
 
-    qkv [n, ...] with rotated q first; stores [H_kv, slots, d_h]; table int32 [sequences,
+    qkv [n, ...] with rotated q first; k_rows and v_rows [rows, d_h]; table int32 [sequences,
     pieces]; rows, positions [n]: the row's line in the table and its position; scores float32
     [group, longest], bits int32 [longest]: scratch; out [n, heads * d_h].
     """
-    kv_heads, _, d = k_store.shape
+    d = k_rows.shape[1]
+    kv_heads = (qkv.shape[1] // d - heads) // 2
     group = heads // kv_heads
     scale = _F(1) / np.sqrt(_F(d))
     power = bits.view(np.float32)
@@ -184,10 +204,12 @@ def attend(qkv, k_store, v_store, table, piece, rows, positions, heads, scores, 
             at = h * group * d
             q = qkv[n, at : at + group * d].reshape(group, d)
             o = out[n, at : at + group * d].reshape(group, d)
-            _scores(q, k_store[h], line, piece, count, scale, scores)
+            k = k_rows[h * head_step :]
+            _scores(q, k, slot_step, line, piece, count, scale, scores)
             for g in range(group):
                 _softmax(scores[g], count, bits, power)
-            _mix(scores, v_store[h], line, piece, count, o)
+            v = v_rows[h * head_step :]
+            _mix(scores, v, slot_step, line, piece, count, o)
 
 
 @njit(cache=True, nogil=True)

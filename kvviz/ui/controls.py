@@ -24,6 +24,7 @@ from kvviz.config import (
     ORDERS,
     PREEMPTIONS,
     QUEUES,
+    RECLAIMS,
     RESERVATIONS,
     VICTIMS,
     RunConfig,
@@ -38,6 +39,7 @@ SPEEDS = {"2": 2.0, "5": 5.0, "10": 10.0, "20": 20.0, "50": 50.0, "flat out": FL
 POOLS = (2048, 4096, 8192, 16384, 32768, 65536)
 BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (512, 1024, 2048, 4096)
+PAGES = tuple(1 << n for n in range(16, 22))
 CHUNKS = (0, 16, 32, 64, 128, 256, 512)
 
 
@@ -248,6 +250,10 @@ PAGED_CONTROLS = (
     ),
 )
 CELLS_CONTROLS = (Control("buffers", "cells.buffers", "Buffers (split)", "slider", low=1, high=64),)
+VIRTUAL_CONTROLS = (
+    Control("page", "virtual.page_bytes", "Page (bytes)", "steps", PAGES),
+    Control("reclaim", "virtual.reclaim", "Pages go back", "select", RECLAIMS),
+)
 SCHEDULER_CONTROLS = (
     Control("queue", "engine.queue", "When the head finds no place", "select", QUEUES),
     Control("victim", "engine.victim", "Who gives way", "select", VICTIMS),
@@ -262,6 +268,7 @@ GROUPS: tuple[tuple[str, tuple[Control, ...], tuple[str, ...]], ...] = (
     ("Contiguous", CONTIGUOUS_CONTROLS, ("contiguous",)),
     ("Paged", PAGED_CONTROLS, ("paged",)),
     ("Cells", CELLS_CONTROLS, ("cells",)),
+    ("Virtual", VIRTUAL_CONTROLS, ("virtual",)),
     ("Scheduler", SCHEDULER_CONTROLS, ()),
     ("Prefixes and samples", SHARING_CONTROLS, ()),
 )

@@ -319,6 +319,10 @@ def _cells(c: RunConfig) -> str:
     return "one buffer, any free cells"
 
 
+def _virtual(c: RunConfig) -> str:
+    return f"a range of addresses each, pages of {c.virtual.page_bytes >> 10} KiB mapped on demand"
+
+
 WORDS: dict[str, Callable[[RunConfig], str]] = {
     "contiguous": _contiguous,
     "paged": _paged,

@@ -20,6 +20,7 @@ EXTRAS = {
     ),
     "cached_blocks": ("cached blocks", number, "free, but kept for a possible second use"),
     "mapped_pages": ("mapped pages", number, "physical pages mapped now"),
+    "mapped_unused": ("pages kept mapped", number, "mapped, and waiting for the next request"),
     "resident_bytes": ("resident memory", mebibytes, "physical memory behind the mapped pages"),
 }
 

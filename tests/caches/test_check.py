@@ -15,7 +15,7 @@ from tests.helpers import indices, lanes, place, run_steps, small
 NAN = float("nan")
 
 
-@pytest.fixture(params=["contiguous", "paged", "cells"])
+@pytest.fixture(params=["contiguous", "paged", "cells", "virtual"])
 def lane(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Engine]:
     """A lane in the middle of its work, with at least two requests of some tokens."""
     with lanes(small({"engine.check_every": 1}), backend, (request.param,)) as built:

@@ -26,7 +26,9 @@ from kvviz.allocators.reserve import RESERVATIONS
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layout import Journal, Places
 from kvviz.caches.layouts import LAYOUTS
-from kvviz.caches.store import POISONED, KVStore
+from kvviz.caches.reserved import OS_PAGE
+from kvviz.caches.store import POISONED
+from kvviz.caches.virtual_store import store_for
 from kvviz.config import COMPACTIONS
 from kvviz.records import (
     ADMITTED,
@@ -43,7 +45,8 @@ from tests.helpers import config, indices, runs
 from tests.strategies import LIVE_MEMORY, MEMORY, Op, operations, requests
 
 SHAPE = ModelShape(num_hidden_layers=2, num_key_value_heads=2, head_dim=2)
-NUMBERS = torch.arange(SHAPE.slot_elements).view(2, 2, 2, 2)  # [L, K or V, H_kv, d_h]
+# A slot of one page of the system, where those have 4 KiB
+WIDE = ModelShape(num_hidden_layers=2, num_key_value_heads=2, head_dim=128)
 
 
 def verdict_kind(need: int, free: int, largest: int, capacity: int) -> str:
@@ -57,9 +60,11 @@ def verdict_kind(need: int, free: int, largest: int, capacity: int) -> str:
 class CacheMachine(RuleBasedStateMachine):
     """`values[r][i]` is the serial number of the value written as token i of request r."""
 
-    def __init__(self, name: str, pinned: dict[str, Any]) -> None:
+    def __init__(self, name: str, pinned: dict[str, Any], shape: ModelShape) -> None:
         super().__init__()
-        self.name, self.pinned = name, pinned
+        self.name, self.pinned, self.shape = name, pinned, shape
+        # [L, K or V, H_kv, d_h]
+        self.numbers = torch.arange(shape.slot_elements).view(2, 2, 2, shape.head_dim)
         self.requests: dict[int, Request] = {}
         self.values: dict[int, list[int]] = {}
         self.journal: Journal = []
@@ -68,12 +73,15 @@ class CacheMachine(RuleBasedStateMachine):
 
     @initialize(changes=st.fixed_dictionaries(MEMORY), slots=st.sampled_from([64, 75, 96]))
     def start(self, changes: dict[str, Any], slots: int) -> None:
+        context = 32 if self.name == "virtual" else 16
         self.config = config(
-            {"memory.slots": slots, "memory.context": 16, **changes, **self.pinned}
+            {"memory.slots": slots, "memory.context": context, **changes, **self.pinned}
         )
-        self.layout = LAYOUTS[self.name](self.config)
-        self.store = KVStore(
-            SHAPE, slots, torch.device("cpu"), budget=PoolBudget(1 << 20), poison=True
+        # So that a page of the virtual layout is a block
+        slot_bytes = self.config.virtual.page_bytes // self.config.paged.block_size
+        self.layout = LAYOUTS[self.name](self.config, slot_bytes)
+        self.store = store_for(
+            self.layout, self.shape, torch.device("cpu"), budget=PoolBudget(1 << 24), poison=True
         )
         self.split = self.name == "cells" and self.config.cells.mode == "split"
         self.unified = self.name == "cells" and not self.split
@@ -81,6 +89,9 @@ class CacheMachine(RuleBasedStateMachine):
         if self.split:
             self.block = slots // self.config.cells.buffers
         self.usable = slots // self.block * self.block
+        self.longest = (
+            min(self.usable, self._rounded(32)) if self.name == "virtual" else self.usable
+        )
 
     @rule(step=operations(30), data=st.data())
     def step(self, step: list[Op], data: st.DataObject) -> None:
@@ -100,6 +111,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _reconfigure(self, changes: dict[str, Any]) -> None:
         self.config = self.config.replace({**changes, **self.pinned})
         self.layout.reconfigure(self.config)
+        self._collect()
 
     def _admit(self, data: st.DataObject) -> None:
         self.named += 1
@@ -131,9 +143,11 @@ class CacheMachine(RuleBasedStateMachine):
         else:
             reserve = RESERVATIONS[self.config.contiguous.reservation]
             need, life = reserve(request, tokens), request.life
-        if life > self.usable:
+        if life > self.longest:
             need = max(need, life)
         kind = verdict_kind(need, free, free if self.unified else largest, self.usable)
+        free, largest = before["free"], before["admissible"]
+        kind = verdict_kind(need, free, largest, self.longest)
         if kind == FRAGMENTED and self.config.contiguous.compaction == "on_refusal":
             kind = ADMITTED
         return Verdict(kind, need, free, largest)
@@ -162,7 +176,7 @@ class CacheMachine(RuleBasedStateMachine):
             kind = ADMITTED if self.split else verdict_kind(count, free, free, self.usable)
             return kind, count
         short = self.layout.written(request) + count - held
-        if self.name == "paged":
+        if self.name != "contiguous":
             need = max(self._rounded(short), 0)
             return verdict_kind(need, free, free, self.usable), need
         if short <= 0 or self._room_behind(request) >= short:
@@ -212,7 +226,7 @@ class CacheMachine(RuleBasedStateMachine):
             positions = np.arange(total - count, total)
             slots = self._resolve(request, total)[-count:]
             serials = torch.tensor(self.values[request][-count:])
-            values = serials[:, None, None, None, None] * NUMBERS.numel() + NUMBERS
+            values = serials[:, None, None, None, None] * self.numbers.numel() + self.numbers
             for layer in range(2):
                 self.store.write(
                     layer,
@@ -289,13 +303,16 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def tensors_hold_what_was_written(self) -> None:
         owners = self._owners()
-        expected = np.full(self.layout.capacity, POISONED, np.int64)
+        expected = np.full(self.store.slots, POISONED, np.int64)
         for request, serials in self.values.items():
             slots = self._resolve(request, len(serials))
             assert slots.tolist() == indices(self.layout, request).tolist()
-            assert (owners[slots] == request).all()
+            assert (owners[self._physical(request, slots)] == request).all()
             expected[slots] = (request << 32) + np.arange(len(serials))
-            want = torch.tensor(serials)[:, None, None, None, None] * NUMBERS.numel() + NUMBERS
+            want = (
+                torch.tensor(serials)[:, None, None, None, None] * self.numbers.numel()
+                + self.numbers
+            )
             where = self.layout.slots(request)
             index = where if isinstance(where, slice) else torch.from_numpy(where.astype(int))
             for layer in range(2):
@@ -304,24 +321,46 @@ class CacheMachine(RuleBasedStateMachine):
                 assert torch.equal(v, want[:, layer, 1].float())
         assert self.store.written_map().tolist() == expected.tolist()
 
+    @invariant()
+    def memory_lies_under_the_mapped_pages_alone(self) -> None:
+        if self.name != "virtual":
+            return
+        page = self.block * self.store.slot_bytes
+        assert self.store.mapped_bytes == self.layout.mapped_pages * page
+        assert self.layout.mapped_pages <= self.layout.pages
+        held = sum(self.layout.held(request) for request in self.requests) // self.block
+        assert self.layout.mapped_pages == held + self.layout.mapped_unused
+        if self.config.virtual.reclaim == "immediate":
+            assert self.layout.mapped_unused == 0
+        begins = np.flatnonzero(self.store.mapped) * page
+        of_system = {p for b in begins for p in range(b // OS_PAGE, -(-(b + page) // OS_PAGE))}
+        assert self.store.resident_bytes == len(of_system) * OS_PAGE
+
+    def _physical(self, request: int, slots: np.ndarray) -> np.ndarray:
+        """Where the map shows these slots, the first ones of a request."""
+        if self.name != "virtual":
+            return slots
+        at = np.arange(len(slots))
+        return self.layout.frames(request)[at // self.block] * self.block + at % self.block
+
 
 def indices_end(owners: list[int], request: int) -> int:
     """The slot behind a request's last one."""
     return len(owners) - owners[::-1].index(request)
 
 
-EVERY = [(name, {}) for name in sorted(LAYOUTS)]
+EVERY = [(name, {}, SHAPE) for name in sorted(LAYOUTS)]
 GROWING = [
-    ("contiguous", {"contiguous.reservation": "exact", "contiguous.compaction": compaction})
+    ("contiguous", {"contiguous.reservation": "exact", "contiguous.compaction": compaction}, SHAPE)
     for compaction in COMPACTIONS
 ]
-SPLIT = [("cells", {"cells.mode": "split", "cells.buffers": 3})]
+PAGES = [("virtual", {}, WIDE)]
 
 
-@pytest.mark.parametrize(("name", "pinned"), [*EVERY, *GROWING, *SPLIT])
-def test_layout_against_a_dict(name: str, pinned: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "pinned", "shape"), [*EVERY, *GROWING, *PAGES])
+def test_layout_against_a_dict(name: str, pinned: dict[str, Any], shape: ModelShape) -> None:
     """A layout loses, mixes up or leaks slots, or a verdict does not tell the truth."""
     run_state_machine_as_test(
-        lambda: CacheMachine(name, pinned),
+        lambda: CacheMachine(name, pinned, shape),
         settings=settings(max_examples=30, stateful_step_count=20),
     )

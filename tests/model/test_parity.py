@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layouts import LAYOUTS
-from kvviz.caches.store import KVStore
+from kvviz.caches.virtual_store import store_for
 from kvviz.engine.forward import Chunk
 from kvviz.model import kernels
 from kvviz.model.decode_cpu import CpuDecoder
@@ -30,8 +30,11 @@ def served_logits(
 ) -> dict[int, np.ndarray]:
     """Logits after each chunk of each sequence, [tokens, vocab] where chunks end; all sequences
     in one batch, interleaved with requests that come and go, so that memory is scattered."""
-    layout = LAYOUTS[name](small({"paged.block_size": 4}))
-    store = KVStore(model.shape, 512, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=True)
+    # Pages of 4 slots: ranges of several pages, which don't end where the system's pages do
+    layout = LAYOUTS[name](small({"paged.block_size": 4}), slot_bytes=(1 << 16) // 4)
+    store = store_for(
+        layout, model.shape, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=True
+    )
     run = DECODERS[decoder](model, store, layout.table)
     requests = {i: request(i, n, 1) for i, n in enumerate(LENGTHS)}
     for i in (90, 91, 92):
@@ -99,8 +102,8 @@ def test_rows_do_not_depend_on_the_batch(serving: ServingModel) -> None:
 
     def last(ids: list[int], name: str) -> dict[int, bytes]:
         layout = LAYOUTS[name](small({"memory.slots": 2048}))
-        store = KVStore(
-            serving.shape, 2048, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=False
+        store = store_for(
+            layout, serving.shape, torch.device("cpu"), budget=PoolBudget(1 << 30), poison=False
         )
         batch = []
         for i in ids:
@@ -108,6 +111,7 @@ def test_rows_do_not_depend_on_the_batch(serving: ServingModel) -> None:
             layout.append(i, 40)
             batch.append(Chunk(request(i, 40, 1), 0, 40, True))
         place(layout)
+        store.apply(layout.take_journal())
         rows = flatten(batch, layout.table, tokens)
         logits = CpuDecoder(serving, store, layout.table).logits(rows)
         return {i: row.tobytes() for i, row in zip(ids, logits, strict=True)}
