@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvviz.allocators.buddies import trees
+from kvviz.allocators.buddies import free_around, pair_up, trees
 from kvviz.allocators.buddy import BuddyAllocator
 from kvviz.allocators.compact import final_places
 from kvviz.allocators.tlsf import TlsfAllocator, class_floor, rounded_up, size_class
@@ -136,6 +138,24 @@ def test_pairing_up_where_no_block_can_be_cleared_at_once() -> None:
     assert allocator.allocate(16) is not None
     with pytest.raises(AssertionError, match="a block of 8 slots can't start at 2"):
         scattered().relocate({0: 2})
+
+
+@given(st.integers(1, 70), st.lists(st.integers(0, 3), max_size=40), st.randoms())
+def test_pairing_up_opens_all_that_is_free(units: int, orders: list[int], random: Random) -> None:
+    """Whatever lies where: of F free units, the largest power of two within F becomes one block,
+    and at no time is a slot overwritten."""
+    allocator = BuddyAllocator(units)
+    for region in [r for k in orders if (r := allocator.allocate(1 << k)) is not None]:
+        if random.random() < 0.5:
+            allocator.free(region)
+    live = {region.start: region.size.bit_length() - 1 for region in allocator.live()}
+    for target in range(allocator.free_slots.bit_length()):
+        now = dict(live)
+        for start, to in pair_up(units, live, target):
+            order = now.pop(start)
+            assert not any(s < to + (1 << order) and to < s + (1 << k) for s, k in now.items())
+            now[to] = order
+        assert free_around(units, now.items()).top >= target
 
 
 @given(st.integers(1, 1 << 22))

@@ -95,7 +95,7 @@ class Stamped:
 def test_order_of_freeing_against_stamps(rove: bool, calls: list[tuple[bool, int]]) -> None:
     """The order or the rover is lost, at the latest when places are numbered anew."""
     fast, slow = RecentIndex(rove), Stamped(rove)
-    for number, (adds, size) in enumerate([(True, 5)] * 40 + [(False, 3), *calls, (False, 1)]):
+    for number, (adds, size) in enumerate([(True, 5)] * 61 + [(False, 3), *calls, (False, 1)]):
         start = fast.find(size, 0)
         assert start == slow.find(size)
         if adds or start < 0:
