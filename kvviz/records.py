@@ -52,6 +52,13 @@ class Freed(NamedTuple):
     size: int
 
 
+class FreedBlocks(NamedTuple):
+    """These blocks of `size` slots belong to nobody now: many `Freed` in one."""
+
+    ids: np.ndarray
+    size: int
+
+
 class SwappedOut(NamedTuple):
     """Copy the K and V of these slots, in token order, to host memory under the request's id."""
 

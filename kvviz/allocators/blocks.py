@@ -27,13 +27,8 @@ class BlockPool:
         self.null = null
         self.refs = np.zeros(count, np.int32)
         self.refs[:null] = 1
-        # The top of the stack is the end of the array; the lowest block goes first.
-        self._stack = np.zeros(count, np.int32)
-        self._bare = count - null
-        self._stack[: self._bare] = np.arange(count - 1, null - 1, -1, dtype=np.int32)
-        self._key: dict[int, int] = {}
-        self._block: dict[int, int] = {}
-        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
+        self.evicted = 0
+        self._marks = -1 - np.arange(count, dtype=np.int32)
 
     @property
     def free_blocks(self) -> int:
@@ -52,8 +47,7 @@ class BlockPool:
     def take(self, count: int) -> np.ndarray | None:
         """Ids [count] of blocks that are now held once, or None when fewer are free.
 
-        Those taken beyond the stack are cached blocks: their content is lost (`evicts` tells
-        beforehand which they are).
+        The last `evicted` of them were cached blocks, whose content is lost by this.
         """
         if count > self.free_blocks:
             return None
@@ -61,14 +55,11 @@ class BlockPool:
         bare = min(count, top)
         ids = self._stack[top - bare : top][::-1].copy()
         self._bare = top - bare
-        if bare < count:
+        self.evicted = count - bare
+        if self.evicted:
             ids = np.concatenate([ids, self._evict(count - bare)])
         self.refs[ids] = 1
         return ids
-
-    def evicts(self, count: int) -> int:
-        """How many cached blocks `take(count)` would evict."""
-        return max(0, count - self._bare)
 
     def share(self, ids: np.ndarray) -> None:
         """One more holder for each of these blocks, live or cached."""
@@ -83,10 +74,16 @@ class BlockPool:
         Blocks are pushed tail first, so that the head of a sequence is reused first; of the
         cached ones the tail is evicted first, for a prefix is of use to more requests.
         """
-        assert len(np.unique(ids)) == len(ids), f"double free: a block stands twice in {ids}"
-        assert (self.refs[ids] > 0).all(), f"double free of {ids[self.refs[ids] <= 0]}"
-        self.refs[ids] -= 1
-        freed = ids[self.refs[ids] == 0][::-1]
+        refs = self.refs[ids]
+        marks = self._marks[: len(ids)]
+        self.refs[ids] = marks  # two equal ids can't keep two marks
+        once = (self.refs[ids] == marks).all()
+        held = refs.all()
+        refs -= once and held
+        self.refs[ids] = refs
+        assert once, f"double free: a block stands twice in {ids}"
+        assert held, f"double free of {ids[refs <= 0]}"
+        freed = (ids[refs == 0] if refs.any() else ids)[::-1]
         if self._key:
             kept = np.fromiter((b in self._key for b in freed.tolist()), bool, len(freed))
             self._idle.update(dict.fromkeys(freed[kept].tolist()))

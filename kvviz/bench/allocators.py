@@ -30,7 +30,6 @@ BLOCK = 16
 # blocks -> requests served; enough for each pool to turn over. Fewer where a layout takes one
 # token a call, so that the whole stays within a minute.
 REQUESTS = {4_096: 10_000, 65_536: 100_000, 1_048_576: 40_000}
-FEW_REQUESTS = {4_096: 3_000, 65_536: 8_000, 1_048_576: 26_000}
 USE = 0.9
 
 
@@ -110,11 +109,11 @@ def paged_trace(layout_factory: Callable[[int], Any], blocks: int, requests: int
     prompt at once and then a token a step, and leaves with prompt + output - 1 slots.
 
     layout_factory: blocks -> a layout with admit, append, release, written, take_journal, free
-    and, if it has it, append_each(request ids). Raises AssertionError when a request does not
+    and append_each. Raises AssertionError when a request does not
     hold what it wrote.
     """
     layout = layout_factory(blocks)
-    append_each = getattr(layout, "append_each", None) or (lambda ids: _one_by_one(layout, ids))
+    lines = Lines(layout) if isinstance(layout, PagedLayout) else None
     pool, trace = blocks * BLOCK, _trace(requests)
     leave_free = pool * (1 - USE)
     running: dict[int, Request] = {}
@@ -128,14 +127,21 @@ def paged_trace(layout_factory: Callable[[int], Any], blocks: int, requests: int
             assert layout.admit(request, request.prompt_len).admitted, f"{request} found no blocks"
             layout.append(request.id, request.prompt_len)
             running[request.id] = request
+            if lines:
+                lines.add(request.id)
             leaving[step + request.output_len - 1].append(request.id)
             at += 1
-        append_each(list(running))
+        if lines:
+            assert layout.append_each(lines.array), "the pool has room for all of them"
+        else:
+            layout.append_each(running)
         step += 1
         tokens += len(running)
         lowest = min(lowest, layout.free)
         for request_id in leaving.pop(step, ()):
             assert layout.written(request_id) == running.pop(request_id).life
+            if lines:
+                lines.drop(request_id)
             layout.release(request_id)
         layout.take_journal()
     seconds = time.process_time() - began
@@ -143,9 +149,30 @@ def paged_trace(layout_factory: Callable[[int], Any], blocks: int, requests: int
     return TraceRun(tokens, seconds, 1 - lowest / pool)
 
 
-def _one_by_one(layout: Any, ids: Iterable[int]) -> None:
-    for request_id in ids:
-        layout.append(request_id, 1)
+class Lines:
+    """Lines of the address table of the running requests, kept as an array."""
+
+    def __init__(self, layout: PagedLayout) -> None:
+        self._row = layout.table.row
+        self._ids: list[int] = []
+        self._place: dict[int, int] = {}
+        self._lines = np.zeros(1 << 17, np.int64)
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._lines[: len(self._ids)]
+
+    def add(self, request_id: int) -> None:
+        self._place[request_id] = len(self._ids)
+        self._lines[len(self._ids)] = self._row(request_id)
+        self._ids.append(request_id)
+
+    def drop(self, request_id: int) -> None:
+        """The last one takes its place."""
+        at, last = self._place.pop(request_id), self._ids.pop()
+        if last != request_id:
+            self._ids[at], self._place[last] = last, at
+            self._lines[at] = self._lines[len(self._ids)]
 
 
 def _trace(requests: int) -> list[Request]:
@@ -205,9 +232,8 @@ def paged_layout(blocks: int) -> PagedLayout:
 
 
 def _paged() -> list[Measured]:
-    served = REQUESTS if hasattr(PagedLayout, "append_each") else FEW_REQUESTS
     found, us = [], {}
-    for blocks, requests in served.items():
+    for blocks, requests in REQUESTS.items():
         ours = paged_trace(paged_layout, blocks, requests)
         stack = paged_trace(StackLayout, blocks, requests)
         assert ours.tokens == stack.tokens and ours.peak == stack.peak, "two different traces"

@@ -20,6 +20,7 @@ from kvviz.records import (
     NEVER,
     Columns,
     Freed,
+    FreedBlocks,
     Mapped,
     Move,
     Request,
@@ -29,7 +30,7 @@ from kvviz.records import (
     Verdict,
 )
 
-Entry = Move | Freed | SwappedOut | SwappedIn | Mapped | Unmapped
+Entry = Move | Freed | FreedBlocks | SwappedOut | SwappedIn | Mapped | Unmapped
 Journal = list[Entry]
 
 

@@ -27,11 +27,14 @@ from kvviz.records import (
     NEVER,
     RESERVED,
     Columns,
-    Freed,
+    FreedBlocks,
     Move,
     Request,
     Verdict,
 )
+
+
+_NONE = np.zeros(0, np.int64)
 
 
 class PagedLayout:
@@ -50,9 +53,10 @@ class PagedLayout:
         self._requests: dict[int, Request] = {}
         self._chains: dict[int, HashChain] | None = {} if paged.prefix_sharing else None
         self._fresh: list[tuple[int, int, int]] = []
-        # By line of the table: slots written, blocks held
-        self._written = np.zeros(len(self.table.array), np.int64)
+        # By line of the table: blocks held, and slots in them that are not written yet
         self._blocks = np.zeros(len(self.table.array), np.int64)
+        self._room = np.zeros(len(self.table.array), np.int64)
+        self._shared_tails: set[int] = set()  # blocks written in part that several hold
         self._journal: Journal = []
         self.reconfigure(config)
 
@@ -96,14 +100,14 @@ class PagedLayout:
         if len(hits):
             self._pool.share(hits)
             self._hold(line, hits)
-            self._written[line] = len(hits) * self.grain
+            self._room[line] = 0
         if self._admission == "limit":
             self._take(line, self._count(self.need(request, tokens)) - len(hits))
         return verdict._replace(cached=len(hits) * self.grain)
 
     def append(self, request_id: int, count: int) -> Verdict:
         line = self.table.row(request_id)
-        written = int(self._written[line])
+        written = self._written(line)
         copied = self._shared_tail(line, written)
         short = max(0, self._count(written + count) - int(self._blocks[line]))
         need = short + (copied > 0)
@@ -113,35 +117,38 @@ class PagedLayout:
         if copied:
             self._copy_on_write(request_id, line, written // self.grain, copied)
         self._take(line, short)
-        self._written[line] = written + count
+        self._room[line] -= count
         if self._chains is not None and (written + count) // self.grain > written // self.grain:
             self._fresh.append((request_id, written // self.grain, (written + count) // self.grain))
-        return Verdict(ADMITTED, need * self.grain, self.free, self.free, moved=copied)
+        free = self.free
+        return Verdict(ADMITTED, need * self.grain, free, free, moved=copied)
 
     def append_each(self, lines: np.ndarray) -> bool:
         """One more token for each of these lines of the table, or False and nothing is changed:
         blocks run short, or a block must be copied first."""
-        if self._chains is not None:
+        if self._chains is not None or self._shared_tails:
             return False
-        written = self._written[lines]
-        at, offset = np.divmod(written, self.grain)
-        short = lines[at >= self._blocks[lines]]
-        inside = offset > 0
-        tails = self.table.array[lines[inside], at[inside]] // self.grain
-        if len(short) > self._pool.free_blocks or (self._pool.refs[tails] > 1).any():
-            return False
-        if len(short):
-            ids = self._pool.take(len(short))
-            self.table.widen(int(self._blocks[short].max()) + 1)
-            self.table.array[short, self._blocks[short]] = ids * self.grain
-            self._blocks[short] += 1
-        self._written[lines] = written + 1
+        room = self._room[lines]
+        full = room == 0
+        count = np.count_nonzero(full)
+        if count:
+            ids = self._pool.take(count)
+            if ids is None:
+                return False
+            self._forget_evicted(ids)
+            short = lines[full]
+            held = self._blocks[short]
+            self.table.widen(int(held.max()) + 1)
+            self.table.array[short, held] = ids * self.grain
+            self._blocks[short] = held + 1
+            room[full] = self.grain
+        self._room[lines] = room - 1
         return True
 
     def fork(self, parent_id: int, child: Request) -> Verdict:
         """A sample of the same prompt: it shares every block that the parent has written."""
         parent = self.table.row(parent_id)
-        written = int(self._written[parent])
+        written = self._written(parent)
         shared = self._ids(parent)[: self._count(written)]
         more = 0
         if self._admission == "limit":
@@ -151,14 +158,18 @@ class PagedLayout:
         line = self._open(child)
         self._pool.share(shared)
         self._hold(line, shared)
+        if written % self.grain:
+            self._shared_tails.add(int(shared[-1]))
         self._take(line, more)
-        self._written[line] = written
+        self._room[line] = int(self._blocks[line]) * self.grain - written
         return Verdict(ADMITTED, more * self.grain, self.free, self.admissible, cached=written)
 
     def release(self, request_id: int) -> None:
         line = self.table.row(request_id)
         freed = self._pool.drop(self._ids(line))
-        self._written[line] = self._blocks[line] = 0
+        self._blocks[line] = self._room[line] = 0
+        if self._shared_tails:
+            self._settle_tails()
         self.table.close(request_id)
         del self._requests[request_id]
         if self._chains is not None:
@@ -169,10 +180,10 @@ class PagedLayout:
         line = self.table.row(request_id)
         starts = self._ids(line) * self.grain
         every = (starts[:, None] + np.arange(self.grain, dtype=np.int32)).reshape(-1)
-        return every[: self._written[line]]
+        return every[: self._written(line)]
 
     def written(self, request_id: int) -> int:
-        return int(self._written[self.table.row(request_id)])
+        return self._written(self.table.row(request_id))
 
     def holds(self, request_id: int) -> bool:
         return request_id in self._requests
@@ -202,7 +213,7 @@ class PagedLayout:
         lines = self._lines()
         found: dict[str, float] = {
             "table_bytes": self.table.array.nbytes,
-            "tail": int((self._blocks[lines] * self.grain - self._written[lines]).sum()),
+            "tail": int(self._room[lines].sum()),
         }
         if self._chains is not None:
             found["cached_blocks"] = len(self._pool.idle())
@@ -222,7 +233,7 @@ class PagedLayout:
             line = self.table.row(request_id)
             ids = self._ids(line)
             owner[ids] = request_id
-            full, tail = divmod(int(self._written[line]), self.grain)
+            full, tail = divmod(self._written(line), self.grain)
             used[ids[:full]] = self.grain
             if tail:
                 used[ids[full]] = max(used[ids[full]], tail)
@@ -246,8 +257,7 @@ class PagedLayout:
             line = self.table.row(request_id)
             ids = self._ids(line)
             assert len(np.unique(ids)) == len(ids), f"{request_id} holds a block twice"
-            room = self._blocks[line] * self.grain
-            assert self._written[line] <= room, f"{request_id} overflows"
+            assert 0 <= self._room[line] <= len(ids) * self.grain, f"{request_id} overflows"
             refs[ids] += 1
         assert np.array_equal(refs, self._pool.refs), "ref counts and block tables disagree"
 
@@ -264,25 +274,27 @@ class PagedLayout:
         if self._admission == "chunk" and len(hits):
             known = len(hits) * self.grain
             ask = self._count(min(tokens, known + self._chunk)) * self.grain
-        need = ask - int((self._pool.refs[hits] > 0).sum()) * self.grain
+        held = int((self._pool.refs[hits] > 0).sum()) if len(hits) else 0
+        need = ask - held * self.grain
         # Admission looks at what is known now, but a life that can't ever fit would preempt
         # itself for ever, so it is told at once.
         life = self._count(request.life) * self.grain
+        free, admissible = self.free, self.admissible
         if max(ask, life) > self.usable:
-            return Verdict(NEVER, max(ask, life), self.free, self.admissible)
-        kind = ADMITTED if need <= self.admissible else CAPACITY
-        return Verdict(kind, need, self.free, self.admissible)
+            return Verdict(NEVER, max(ask, life), free, admissible)
+        return Verdict(ADMITTED if need <= admissible else CAPACITY, need, free, admissible)
 
     def _hits(self, request: Request, tokens: int) -> np.ndarray:
         """Ids of the leading full blocks found in memory. One token at least is computed, for
         its logits are wanted."""
+        if self._chains is None:
+            return _NONE
         found: list[int] = []
-        if self._chains is not None:
-            for key in HashChain(request, self.grain).keys((tokens - 1) // self.grain):
-                block = self._pool.find(key)
-                if block is None:
-                    break
-                found.append(block)
+        for key in HashChain(request, self.grain).keys((tokens - 1) // self.grain):
+            block = self._pool.find(key)
+            if block is None:
+                break
+            found.append(block)
         return np.array(found, np.int64)
 
     def _register_fresh(self) -> None:
@@ -304,13 +316,14 @@ class PagedLayout:
             Move(int(old[0]) * self.grain, int(new[0]) * self.grain, written, request_id)
         )
         self._forget(self._pool.drop(old))
+        self._settle_tails()
         self.table.array[line, index] = new[0] * self.grain
 
     def _shared_tail(self, line: int, written: int) -> int:
         """Slots to copy before the next write: those of a partly written block with other
         holders; 0 when there is none."""
         index, offset = divmod(written, self.grain)
-        if not offset:
+        if not offset or not self._shared_tails:
             return 0
         block = self.table.array[line, index] // self.grain
         return offset if self._pool.refs[block] > 1 else 0
@@ -318,13 +331,10 @@ class PagedLayout:
     def _open(self, request: Request) -> int:
         self.table.open(request.id)
         line = self.table.row(request.id)
-        if line >= len(self._written):
-            grown = np.zeros(len(self.table.array), np.int64)
-            grown[: len(self._written)] = self._written
-            self._written = grown
-            grown = np.zeros(len(self.table.array), np.int64)
-            grown[: len(self._blocks)] = self._blocks
-            self._blocks = grown
+        if line >= len(self._blocks):
+            more = np.zeros(len(self.table.array) - len(self._blocks), np.int64)
+            self._blocks = np.concatenate([self._blocks, more])
+            self._room = np.concatenate([self._room, more])
         self._requests[request.id] = request
         if self._chains is not None:
             self._chains[request.id] = HashChain(request, self.grain)
@@ -335,10 +345,9 @@ class PagedLayout:
             self._hold(line, self._take_ids(count))
 
     def _take_ids(self, count: int) -> np.ndarray:
-        evicts = self._pool.evicts(count)
         ids = self._pool.take(count)
         assert ids is not None, f"{count} free blocks were promised"
-        self._forget(ids[len(ids) - evicts :])
+        self._forget_evicted(ids)
         return ids
 
     def _hold(self, line: int, ids: np.ndarray) -> None:
@@ -346,9 +355,25 @@ class PagedLayout:
         self.table.widen(held + len(ids))
         self.table.array[line, held : held + len(ids)] = ids * self.grain
         self._blocks[line] = held + len(ids)
+        self._room[line] += len(ids) * self.grain
+
+    def _forget_evicted(self, ids: np.ndarray) -> None:
+        """Blocks that came from the cache, the last of `ids`, still hold their old content."""
+        if self._pool.evicted:
+            self._forget(ids[len(ids) - self._pool.evicted :])
 
     def _forget(self, ids: np.ndarray) -> None:
-        self._journal += [Freed(int(block) * self.grain, self.grain) for block in ids]
+        """What these blocks held is of no use now."""
+        if len(ids):
+            self._journal.append(FreedBlocks(ids, self.grain))
+
+    def _settle_tails(self) -> None:
+        """Tails that only one sequence holds by now are its own."""
+        if self._shared_tails:
+            self._shared_tails = {b for b in self._shared_tails if self._pool.refs[b] > 1}
+
+    def _written(self, line: int) -> int:
+        return int(self._blocks[line]) * self.grain - int(self._room[line])
 
     def _count(self, slots: int) -> int:
         return -(-slots // self.grain)

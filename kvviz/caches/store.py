@@ -19,7 +19,7 @@ import torch
 from kvviz.caches.budget import MiB, PoolBudget
 from kvviz.caches.layout import Journal
 from kvviz.errors import CapacityError
-from kvviz.records import Freed, Mapped, Move, SwappedIn, SwappedOut, Unmapped
+from kvviz.records import Freed, FreedBlocks, Mapped, Move, SwappedIn, SwappedOut, Unmapped
 from kvviz.shapes import ModelShape
 
 POISONED = -1
@@ -121,6 +121,9 @@ class KVStore:
                 self._unmap(entry.start, entry.size)
             elif isinstance(entry, Freed) and self.poisons:
                 self._poison(entry.start, entry.size)
+            elif isinstance(entry, FreedBlocks) and self.poisons:
+                for start in (entry.ids * entry.size).tolist():
+                    self._poison(start, entry.size)
 
     def swap_in(self, entry: SwappedIn, slots: slice | np.ndarray) -> None:
         """Tokens [start, stop) of a swapped sequence go to these slots; the host copy is freed."""
