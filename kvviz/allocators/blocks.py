@@ -29,6 +29,13 @@ class BlockPool:
         self.refs[:null] = 1
         self.evicted = 0
         self._marks = -1 - np.arange(count, dtype=np.int32)
+        # The top of the stack is the end of the array; the lowest block goes first.
+        self._stack = np.zeros(count, np.int32)
+        self._bare = count - null
+        self._stack[: self._bare] = np.arange(count - 1, null - 1, -1, dtype=np.int32)
+        self._key: dict[int, int] = {}
+        self._block: dict[int, int] = {}
+        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
 
     @property
     def free_blocks(self) -> int:

@@ -33,7 +33,6 @@ from kvviz.records import (
     Verdict,
 )
 
-
 _NONE = np.zeros(0, np.int64)
 
 
