@@ -55,7 +55,8 @@ class PagedLayout:
         # By line of the table: blocks held, and slots in them that are not written yet
         self._blocks = np.zeros(len(self.table.array), np.int64)
         self._room = np.zeros(len(self.table.array), np.int64)
-        self._shared_tails: set[int] = set()  # blocks written in part that several hold
+        self._forked = False
+        self._shared_tails: dict[int, int] = {}  # {block written in part, of several: slots}
         self._journal: Journal = []
         self.reconfigure(config)
 
@@ -76,6 +77,17 @@ class PagedLayout:
     def usable(self) -> int:
         """Slots in blocks that can be handed out."""
         return self._pool.usable_blocks * self.grain
+
+    @property
+    def shared_slots(self) -> int:
+        """Written slots that more than one sequence counts, once for each further holder."""
+        if self._chains is None and not self._forked:
+            return 0
+        again = int(np.maximum(self._pool.refs - 1, 0).sum()) * self.grain
+        return again - sum(
+            (int(self._pool.refs[block]) - 1) * (self.grain - offset)
+            for block, offset in self._shared_tails.items()
+        )
 
     def fits(self, count: int) -> bool:
         return self._count(count) <= self._grantable
@@ -155,10 +167,11 @@ class PagedLayout:
         if more > self._grantable:
             return Verdict(CAPACITY, more * self.grain, self.free, self.admissible)
         line = self._open(child)
+        self._forked = True
         self._pool.share(shared)
         self._hold(line, shared)
         if written % self.grain:
-            self._shared_tails.add(int(shared[-1]))
+            self._shared_tails[int(shared[-1])] = written % self.grain
         self._take(line, more)
         self._room[line] = int(self._blocks[line]) * self.grain - written
         return Verdict(ADMITTED, more * self.grain, self.free, self.admissible, cached=written)
@@ -216,9 +229,8 @@ class PagedLayout:
         }
         if self._chains is not None:
             found["cached_blocks"] = len(self._pool.idle())
-        again = int(np.maximum(self._pool.refs - 1, 0).sum())
-        if again:
-            found["shared_saved"] = again * self.grain
+        if self.shared_slots:
+            found["shared_saved"] = self.shared_slots
         if self._page_blocks:
             found["returnable"] = self._returnable()
         return found
@@ -369,7 +381,11 @@ class PagedLayout:
     def _settle_tails(self) -> None:
         """Tails that only one sequence holds by now are its own."""
         if self._shared_tails:
-            self._shared_tails = {b for b in self._shared_tails if self._pool.refs[b] > 1}
+            self._shared_tails = {
+                block: offset
+                for block, offset in self._shared_tails.items()
+                if self._pool.refs[block] > 1
+            }
 
     def _written(self, line: int) -> int:
         return int(self._blocks[line]) * self.grain - int(self._room[line])

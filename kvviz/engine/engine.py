@@ -227,7 +227,9 @@ class Engine:
         for event in events:
             if event.kind == "drop":
                 self.forward.forget(event.request)
-        written = sum(sequence.written for sequence in s.running)
+        # What several sequences share counts once
+        shared = getattr(layout, "shared_slots", 0)
+        written = sum(sequence.written for sequence in s.running) - shared
         self.recorder.add(
             (
                 self.step_count,

@@ -123,7 +123,8 @@ class Scheduler:
             fork = getattr(self.layout, "fork", None)
             verdict = fork(parent.request.id, child.request) if fork and self._has_turn() else None
             if verdict and verdict.admitted:
-                self.ledger.copied += verdict.moved
+                if verdict.moved:
+                    self._copied(child, verdict)
                 child.written = parent.written
                 child.admitted = self.ledger.step
                 self.running.append(child)
@@ -284,12 +285,15 @@ class Scheduler:
         self.ledger.note("drop", sequence.request.id, text=why)
 
     def _moved(self, sequence: Sequence, verdict: Verdict) -> None:
-        kind = "copy" if self.layout.copies_on_write else "move"
         if self.layout.copies_on_write:
-            self.ledger.copied += verdict.moved
-        else:
-            self.ledger.slots_moved += verdict.moved
-        self.ledger.note(kind, sequence.request.id, verdict, slots=verdict.moved)
+            self._copied(sequence, verdict)
+            return
+        self.ledger.slots_moved += verdict.moved
+        self.ledger.note("move", sequence.request.id, verdict, slots=verdict.moved)
+
+    def _copied(self, sequence: Sequence, verdict: Verdict) -> None:
+        self.ledger.copied += verdict.moved
+        self.ledger.note("copy", sequence.request.id, verdict, slots=verdict.moved)
 
 
 def chunks(rows: list[Row]) -> list[Chunk]:

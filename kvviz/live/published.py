@@ -20,6 +20,7 @@ class LaneView:
     snapshot: Snapshot
     series: Series
     refusals: tuple[Event, ...]
+    moves: tuple[Event, ...]
     tokens_per_second: float
     checks_made: int
     checks_failed: int
@@ -52,7 +53,8 @@ def view_lane(lanes: Lanes, name: str) -> LaneView:
     return LaneView(
         engine.snapshot(),
         series,
-        _refusals(lanes, name),
+        _events(lanes, name, "refuse"),
+        _events(lanes, name, "move"),
         engine.recent_speed(),
         engine.checks_made,
         engine.checks_failed,
@@ -60,14 +62,14 @@ def view_lane(lanes: Lanes, name: str) -> LaneView:
     )
 
 
-def _refusals(lanes: Lanes, name: str) -> tuple[Event, ...]:
-    """Refusals inside the window, newest first."""
+def _events(lanes: Lanes, name: str, kind: str) -> tuple[Event, ...]:
+    """Events of a kind inside the window, newest first."""
     engine = lanes.engines[name]
     oldest = engine.step_count - WINDOW
     found = []
     for event in reversed(engine.recorder.events):
         if event.step < oldest:
             break
-        if event.kind == "refuse":
+        if event.kind == kind:
             found.append(event)
     return tuple(found)

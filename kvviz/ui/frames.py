@@ -157,6 +157,7 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
             theme,
             window=WINDOW,
             capacity=memory.slots,
+            moves={n: v.moves for n, v in lanes.items()},
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
         "holes": holes.histogram(snapshots, theme, ask=ask),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,10 +23,12 @@ def over_time(
     *,
     window: int,
     capacity: int,
+    moves: Mapping[str, Sequence[Event]] = MappingProxyType({}),
 ) -> Figure:
     """`lanes`: name -> (step, free, admissible), each [steps]. The gap between the two is
     shaded: memory that is free and that no request can use. A mark for each first refusal lies
-    at the size that was asked for, so a mark inside the gap is a false refusal."""
+    at the size that was asked for, so a mark inside the gap is a false refusal. `moves`: compactions that a
+    request waited for."""
     data: list[dict] = []
     last = 0
     for name, (step, free, admissible) in lanes.items():
@@ -49,6 +52,8 @@ def over_time(
         )
     for name, events in refusals.items():
         data += _marks(events, theme.lanes[name], name, solid=name == next(iter(refusals)))
+    for name, events in moves.items():
+        data += _compactions(events, theme.lanes[name], name)
     top = max([1.0, *(float(free.max()) for _, free, _ in lanes.values() if len(free))])
     asked = [event.need for events in refusals.values() for event in events]
     top = min(capacity, 1.06 * max([top, *asked]))
@@ -201,6 +206,28 @@ def _marks(events: Sequence[Event], colour: str, name: str, *, solid: bool) -> l
             }
         )
     return traces
+
+
+def _compactions(events: Sequence[Event], colour: str, name: str) -> list[dict]:
+    """A mark for each request that waited for slots to be moved, at the size it asked for."""
+    chosen = [e for e in events if e.request >= 0][:120]
+    if not chosen:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{name}: moved",
+            "x": [e.step for e in chosen],
+            "y": [e.need for e in chosen],
+            "customdata": [[e.request, number(e.need), number(e.slots)] for e in chosen],
+            "marker": {"symbol": "diamond-open", "size": 7, "color": colour},
+            "hovertemplate": "request %{customdata[0]} waited for a move<br>"
+            "needs %{customdata[1]}, %{customdata[2]} slots were copied<br>step %{x:,}<extra>"
+            + name
+            + "</extra>",
+        }
+    ]
 
 
 def _ask_line(ask: int, theme: Theme) -> dict:

@@ -131,6 +131,52 @@ PRESETS: dict[str, Preset] = {
         "the slots moved.",
         {"contiguous.compaction": "on_refusal"},
     ),
+    "compact-a-little": Preset(
+        "Compact a little each step",
+        "Contiguous that moves 256 slots a step, asked or not: no request waits for a slide.",
+        {"contiguous.compaction": "steady"},
+    ),
+    "buddy": Preset(
+        "Buddy allocation",
+        "Regions of powers of two beside free lists: what rounding wastes, and what fits nobody.",
+        {"lanes": "buddy,contiguous"},
+    ),
+    "llama-cpp": Preset(
+        "Slots as in llama.cpp",
+        "Four equal buffers beside one buffer of cells that any request may take.",
+        {
+            "lanes": "split,scattered",
+            "memory.context": 2048,
+            "mix.rate": 0.06,
+        },
+    ),
+    "system-prompts": Preset(
+        "Shared system prompts",
+        "Most requests begin with one of four system prompts: shared blocks, and copies of them.",
+        {
+            "lanes": "paged,prefix",
+            "mix.prefix_share": 0.8,
+            "mix.prefix_tokens": 256,
+            "mix.prompt_mean": 320,
+            "mix.rate": 0.24,
+        },
+    ),
+    "parallel-samples": Preset(
+        "Four answers for each prompt",
+        "Paged shares the prompt's blocks among the answers and copies on write; contiguous copies "
+        "all of it.",
+        {"mix.samples": 4, "mix.rate": 0.06},
+    ),
+    "swap": Preset(
+        "Swap out instead of computing anew",
+        "Requests grow token by token; a victim's K and V go to host memory and come back.",
+        {"contiguous.reservation": "exact", "engine.preemption": "swap", "mix.rate": 0.26},
+    ),
+    "virtual": Preset(
+        "Mapped on demand",
+        "A range of addresses for each request, memory mapped by the page, beside blocks.",
+        {"lanes": "virtual,paged"},
+    ),
     "control": Preset(
         "Control: nothing can fragment",
         "All requests are equal and the pool is a multiple of them: every gauge must read 0.",

@@ -21,7 +21,7 @@ def test_a_lost_token_is_noticed() -> None:
 
     class Forgetful(StackLayout):
         def append_each(self, ids: list[int]) -> None:
-            super().append_each(ids[1:])
+            super().append_each(list(ids)[1:])
 
     with pytest.raises(AssertionError):
         paged_trace(Forgetful, 512, 5)

@@ -127,7 +127,7 @@ def test_series_and_snapshot_agree(run: RunConfig) -> None:
                                            series.written, series.running, series.waiting,
                                            series.generated)]  # fmt: skip
                 assert row == [shot.step - 1, shot.free, shot.admissible,
-                               int(shot.seq_used.sum()), shot.counters.running,
+                               int(shot.columns.used.sum()), shot.counters.running,
                                shot.counters.waiting, shot.counters.generated]  # fmt: skip
 
 
