@@ -27,8 +27,8 @@ def over_time(
 ) -> Figure:
     """`lanes`: name -> (step, free, admissible), each [steps]. The gap between the two is
     shaded: memory that is free and that no request can use. A mark for each first refusal lies
-    at the size that was asked for, so a mark inside the gap is a false refusal. `moves`: compactions that a
-    request waited for."""
+    at the size that was asked for, so a mark inside the gap is a false refusal.
+    `moves`: compactions that a request waited for."""
     data: list[dict] = []
     last = 0
     for name, (step, free, admissible) in lanes.items():
