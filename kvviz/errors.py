@@ -3,7 +3,8 @@
 KvvizError
  ├─ ConfigError      a setting that can't be: unknown name, out of range, contradiction
  ├─ CheckpointError  a model folder that can't be read or isn't supported
- └─ CapacityError    a pool that does not fit the device or the process's budget
+ ├─ CapacityError    a pool that does not fit the device or the process's budget
+ └─ ScenarioError    a scenario file that can't be read or replayed: line, field, what was expected
 
 Broken invariants are asserts that print the equation; a request that can't be placed is a
 Verdict, a value and no error.
@@ -24,3 +25,16 @@ class CheckpointError(KvvizError):
 
 class CapacityError(KvvizError):
     """A pool does not fit in the device's memory or in the process's budget."""
+
+
+class ScenarioError(KvvizError):
+    """A scenario file can't be read or replayed.
+
+    line: of the JSON text, 0 when there is none to name; field: a path like requests[2].prompt.
+    """
+
+    def __init__(self, what: str, *, line: int = 0, field: str = "") -> None:
+        where = [f"line {line}"] if line else []
+        where += [field] if field else []
+        super().__init__(f"{', '.join(where)}: {what}" if where else what)
+        self.line, self.field = line, field

@@ -113,6 +113,10 @@ class ContiguousLayout:
         self._journal.append(Freed(*holding.region))
         self.table.close(request_id)
 
+    def compact(self) -> int:
+        """Slide all live regions to the low end now; returns the slots copied."""
+        return self._slide()
+
     def slots(self, request_id: int) -> slice:
         holding = self._held[request_id]
         return slice(holding.region.start, holding.region.start + holding.written)

@@ -37,7 +37,7 @@ class Layout(Protocol):
     Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
     slots), `extras()` (what only this layout counts), `cached_slots()` (free slots that keep
-    their content).
+    their content), `compact()` (close the holes now; slots copied).
     """
 
     capacity: int
@@ -64,7 +64,8 @@ class Layout(Protocol):
         """Give the request its slots, or say why not."""
 
     def append(self, request_id: int, count: int) -> Verdict:
-        """`count` more tokens will be written; grows the request's slots if it must."""
+        """`count` more tokens will be written; grows the request's slots if it must. With a count
+        of 0 nothing is changed."""
 
     def release(self, request_id: int) -> None:
         """Give back everything the request holds."""
