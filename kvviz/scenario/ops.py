@@ -73,11 +73,17 @@ class OpsReplay:
         refused = start is not None and not start["ok"]
         rows = [] if refused else [row for row, _ in self.rows()]
         extras = getattr(self.layout, "extras", dict)()
-        return {"start": start, "ops": rows, "extras": {k: int(v) for k, v in extras.items()}}
+        return {
+            "start": start,
+            "ops": rows,
+            "alarm": _alarm(rows),
+            "extras": {key: int(value) for key, value in extras.items()},
+        }
 
     def rows(self) -> Iterator[tuple[dict[str, Any], Columns]]:
         """(what is told, the map) after each operation."""
-        for self._row, op in enumerate(self.scenario.ops or ()):
+        for row, op in enumerate(self.scenario.ops or ()):
+            self._row = row
             outcome = self._do[op.kind](op)
             runs_moved = moves(self.layout)
             columns = self.layout.columns()
@@ -238,6 +244,18 @@ class OpsReplay:
                 "told once), or make the pool smaller.",
                 field=f"ops[{self._row}]",
             )
+
+
+def _alarm(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first operation after which the books did not balance: below 0, slots are lost."""
+    return next(
+        (
+            {"operation": place, "difference": row["difference"]}
+            for place, row in enumerate(rows, 1)
+            if row["difference"]
+        ),
+        None,
+    )
 
 
 def sentence(words: list[Any]) -> str:

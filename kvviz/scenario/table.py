@@ -11,7 +11,7 @@ OPS_COLUMNS = (
     "moved", "used",
 )  # fmt: skip
 REQUEST_COLUMNS = (
-    "request", "verdict", "admitted", "finished", "preemptions", "recomputed", "state",
+    "request", "verdict", "state", "admitted", "finished", "preemptions", "recomputed",
 )  # fmt: skip
 
 
@@ -25,10 +25,10 @@ def table(told: dict[str, Any]) -> str:
     ]
     if told["kind"] == "ops":
         lines += _aligned(OPS_COLUMNS, [op_cells(row) for row in told["ops"]], text=3)
-        lines += _reasons(told["ops"])
+        lines += _blank_before(reasons(told))
     else:
         rows = [request_cells(row) for row in told["requests"]]
-        lines += _aligned(REQUEST_COLUMNS, rows, text=2)
+        lines += _aligned(REQUEST_COLUMNS, rows, text=3)
         lines += ["", *whole(told)]
     extras = ", ".join(f"{key} {value:,}" for key, value in told["extras"].items())
     return "\n".join([*lines, *([f"at the end: {extras}"] if extras else [])])
@@ -56,11 +56,11 @@ def request_cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(row["request"]),
         row["verdict"] or "",
+        row["state"],
         _number(row["admitted_step"]),
         _number(row["finished_step"]),
         _number(row["preemptions"]),
         _number(row["recomputed_tokens"]),
-        row["state"],
     )
 
 
@@ -68,7 +68,7 @@ def whole(told: dict[str, Any]) -> list[str]:
     """The run as a whole, in sentences."""
     blocks = f" ({told['peak_units']:,} blocks)" if told["grain"] > 1 else ""
     lines = [
-        f"{told['steps']:,} steps, {told['passes']:,} forward passes; "
+        f"steps: {told['steps']:,}, forward passes: {told['passes']:,}; "
         f"at most {told['peak_used']:,} slots used{blocks}",
         f"{told['preemptions']:,} preemptions, {told['recomputed_tokens']:,} tokens recomputed, "
         f"{told['slots_moved']:,} slots moved, {told['slots_copied']:,} copied on write, "
@@ -110,14 +110,23 @@ def _start(start: dict[str, Any] | None) -> list[str]:
     return [f"REFUSED at start: {start['reason']} Suggested max_len: {start['suggested_max_len']}"]
 
 
-def _reasons(rows: list[dict[str, Any]]) -> list[str]:
-    """Why something was not done, a line each."""
+def reasons(told: dict[str, Any]) -> list[str]:
+    """Why something was not done, a line each, and when the books stopped to balance."""
     found = [
         f"{place}. {sentence(row['op'])}: {row['reason']}"
-        for place, row in enumerate(rows, 1)
+        for place, row in enumerate(told["ops"], 1)
         if row["reason"]
     ]
-    return ["", *found] if found else []
+    alarm = told["alarm"]
+    if alarm:
+        off = alarm["difference"]
+        what = f"{-off:,} slots lost" if off < 0 else f"{off:,} slots too many"
+        found.append(f"BOOKS BROKEN since operation {alarm['operation']:,}: {what} ({off:+,})")
+    return found
+
+
+def _blank_before(lines: list[str]) -> list[str]:
+    return ["", *lines] if lines else []
 
 
 def _aligned(names: tuple[str, ...], rows: list[tuple[str, ...]], text: int) -> list[str]:
