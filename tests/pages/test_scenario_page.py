@@ -28,13 +28,13 @@ def test_the_first_example_is_shown(page):
 
 def test_every_example_opens(page):
     """A picture or a table could fail on one of them."""
-    for name, text in examples().items():
+    single = {"05-half-empty-blocks", "17-deadlock"}  # one operation, one step
+    for name in examples():
         page.selectbox(key="scenario").set_value(name).run()
         assert list(page.exception) == [], name
         refused = name == "20-max-len"
         assert len(page.error) == refused, name
-        one = len(read(text).ops or [1, 2]) == 1
-        assert len(page.slider) == (not refused and not one), name
+        assert len(page.slider) == (not refused and name not in single), name
         assert len(page.dataframe) == (not refused), name
 
 
