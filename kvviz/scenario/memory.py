@@ -86,17 +86,25 @@ def figures(layout: Layout, columns: Columns, whole: int, ask: int) -> dict[str,
     sizes = hole_sizes(columns, layout.paged)
     need = -(-ask // layout.grain) * layout.grain if layout.paged else ask
     used = whole - layout.free
+    largest = int(sizes.max(initial=0))
     return {
         "free": layout.free,
         "used": used,
         "written": int(columns.used.sum()),
         "usage": round(used / whole, 6) if whole else None,
         "holes": len(sizes),
-        "largest_hole": int(sizes.max(initial=0)),
+        "largest_hole": min(largest, layout.admissible) if layout.paged else largest,
         "admissible": layout.admissible,
         "unusable_index": round(unusable_index(sizes, need), 6) if ask else None,
         "fragmentation_index": _rounded(fragmentation_index(sizes, need)) if ask else None,
     }
+
+
+def place(layout: Layout) -> int | None:
+    """Give what was appended its slots, where a layout waits with that until all is known. In how
+    many parts, each a forward pass; None: the layout does not wait."""
+    give = getattr(layout, "place", None)
+    return None if give is None else len(give())
 
 
 def moves(layout: Layout) -> int:

@@ -15,6 +15,7 @@ from kvviz.scenario.memory import (
     first_slot,
     life_of,
     moves,
+    place,
     spelled,
     start_check,
     why,
@@ -36,6 +37,7 @@ class Outcome:
     ask: int = 0
     need: int | None = None
     moved: int = 0
+    passes: int | None = None
     difference: int | None = None
     refused: int = 0
 
@@ -51,7 +53,6 @@ class OpsReplay:
         self._live: dict[str, int] = {}
         self._gone: dict[str, tuple[int, str]] = {}
         self._names: dict[int, str] = {}
-        self._leaked: list[int] = []
         self._held = 0
         self._next = 0
         self._row = 0
@@ -117,6 +118,7 @@ class OpsReplay:
             **figures(self.layout, columns, self.whole, o.ask),
             "slots_moved": o.moved,
             "runs_moved": runs_moved,
+            "passes": o.passes,
             "difference": self._balance() if o.difference is None else o.difference,
             "refused": o.refused or int(not o.ok),
         }
@@ -129,12 +131,12 @@ class OpsReplay:
     def _allocate(self, op: Op) -> Outcome:
         if op.name in self._live:
             return Outcome(False, reason=f"{op.name!r} is live already; free it first")
-        id, verdict = self._take(op.slots)
+        id, verdict, passes = self._take(op.slots)
         if verdict.admitted:
             self._live[op.name] = id
             self._names[id] = op.name
             self._held += self.layout.held(id)
-        return self._answer(verdict, op.slots, id)
+        return self._answer(verdict, op.slots, id, passes)
 
     def _free(self, op: Op) -> Outcome:
         id = self._live.pop(op.name, None)
@@ -160,8 +162,9 @@ class OpsReplay:
             return Outcome(False, reason=f"nothing live is called {op.name!r}")
         before = self.layout.held(id)
         verdict = self.layout.append(id, op.slots)
+        passes = place(self.layout) if verdict.admitted else None
         self._held += self.layout.held(id) - before
-        return self._answer(verdict, op.slots, id)
+        return self._answer(verdict, op.slots, id, passes)
 
     def _compact(self, _op: Op) -> Outcome:
         compact = getattr(self.layout, "compact", None)
@@ -170,11 +173,10 @@ class OpsReplay:
         return Outcome(True, moved=compact())
 
     def _leak(self, op: Op) -> Outcome:
-        id, verdict = self._take(op.slots)
+        id, verdict, passes = self._take(op.slots)
         if verdict.admitted:
-            self._leaked.append(id)
             self._names[id] = "nobody (leaked)"
-        return self._answer(verdict, op.slots, id)
+        return self._answer(verdict, op.slots, id, passes)
 
     def _books(self, op: Op) -> Outcome:
         used, free, cached = op.books
@@ -201,6 +203,8 @@ class OpsReplay:
                 done = self._do[inner.kind](named)
                 self._spend(len(self._live) / 50)
                 total.moved += done.moved
+                if done.passes is not None:
+                    total.passes = (total.passes or 0) + done.passes
                 if done.ok:
                     continue
                 total.refused += done.refused or 1
@@ -210,19 +214,21 @@ class OpsReplay:
                     total.reason = f"round {turn}, {sentence(named.words())}: {done.reason}"
         return total
 
-    def _take(self, slots: int) -> tuple[int, Verdict]:
+    def _take(self, slots: int) -> tuple[int, Verdict, int | None]:
         """A new holder of so many written slots; when refused nothing is changed."""
         id, self._next = self._next, self._next + 1
         verdict = self.layout.admit(life_of(id, slots), slots)
         if not verdict.admitted:
-            return id, verdict
+            return id, verdict, None
         more = self.layout.append(id, slots)
         if not more.admitted:
             self.layout.release(id)
-            return id, more
-        return id, verdict._replace(moved=verdict.moved + more.moved)
+            return id, more, None
+        return id, verdict._replace(moved=verdict.moved + more.moved), place(self.layout)
 
-    def _answer(self, verdict: Verdict, ask: int, id: int | None) -> Outcome:
+    def _answer(
+        self, verdict: Verdict, ask: int, id: int | None, passes: int | None = None
+    ) -> Outcome:
         there = id is not None and self.layout.holds(id)
         return Outcome(
             verdict.admitted,
@@ -233,6 +239,7 @@ class OpsReplay:
             ask=ask,
             need=verdict.need,
             moved=verdict.moved,
+            passes=passes,
         )
 
     def _spend(self, rows: float) -> None:

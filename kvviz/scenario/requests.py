@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kvviz.engine.scheduler import Scheduler
 from kvviz.engine.sequence import Sequence
 from kvviz.records import ADMITTED, NEVER, SIBLINGS, Request
-from kvviz.scenario.memory import Frame, build, moves, start_check
+from kvviz.scenario.memory import Frame, build, moves, place, start_check
 from kvviz.scenario.parts import Job, Scenario
 
 MAX_WORK = 3_000_000  # sequences served, summed over the steps; some seconds
@@ -96,9 +96,9 @@ class RequestsReplay:
             self.step += 1
             self._arrivals()
             wrote, preempted = self._serve()
+            self.passes += max(place(self.layout) or 0, wrote)
             self._runs_moved += moves(self.layout)
             self._learn()
-            self.passes += wrote
             self._judge(preempted)
             line = self._line()
             self.lines.append(line)

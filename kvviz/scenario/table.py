@@ -8,7 +8,7 @@ from kvviz.scenario.ops import sentence
 
 OPS_COLUMNS = (
     "op", "ok", "verdict", "start", "free", "holes", "largest", "unusable", "fragmentation",
-    "moved", "used",
+    "moved", "passes", "used",
 )  # fmt: skip
 REQUEST_COLUMNS = (
     "request", "verdict", "state", "admitted", "finished", "preemptions", "recomputed",
@@ -47,6 +47,7 @@ def op_cells(row: dict[str, Any]) -> tuple[str, ...]:
         _number(row["unusable_index"]),
         clipped(row["fragmentation_index"]),
         _number(row["slots_moved"]),
+        _number(row["passes"]),
         _number(row["used"]),
     )
 

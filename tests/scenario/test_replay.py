@@ -6,14 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.errors import ScenarioError
 from kvviz.scenario import ops as ops_module
 from kvviz.scenario import requests as requests_module
-from kvviz.scenario.memory import build, life_of
+from kvviz.scenario.memory import build, life_of, place
 from kvviz.scenario.ops import OpsReplay
 from kvviz.scenario.replay import frames, replay
 from kvviz.scenario.requests import RequestsReplay
@@ -48,6 +48,7 @@ layouts = pytest.mark.parametrize("kind", sorted(LAYOUTS))
 
 
 @layouts
+@settings(max_examples=25)
 @given(operations=OPS)
 def test_the_books_balance_after_every_operation(kind, operations):
     """A layout would lose slots, a question would change something, or a refusal would."""
@@ -66,6 +67,7 @@ def test_the_books_balance_after_every_operation(kind, operations):
 
 
 @layouts
+@settings(max_examples=25)
 @given(jobs=JOBS, chunk=st.sampled_from([0, 1, 7]), queue=st.sampled_from(["strict", "skip"]))
 def test_every_request_ends(kind, jobs, chunk, queue):
     """A replay would go on for ever, or leave slots behind."""
@@ -92,12 +94,18 @@ def test_writing_nothing_changes_nothing(kind, written):
     layout = build(scenario(capacity=64, layout={"kind": kind}, ops=[]))
     layout.admit(life_of(0, 40), written)
     layout.append(0, written)
+    place(layout)
     layout.take_journal()
     free, held = layout.free, layout.held(0)
     verdict = layout.append(0, 0)
     assert verdict.admitted and verdict.moved == 0
+    assert not place(layout)
     assert (layout.free, layout.held(0), layout.written(0)) == (free, held, written)
     assert layout.take_journal() == []
+    layout.append(0, 0)
+    layout.release(0)
+    assert not place(layout)
+    assert layout.free == 64
     layout.check()
 
 
