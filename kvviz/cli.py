@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | trace | bench | train | presets`.
+"""The command line: `python -m kvviz run | trace | scenario | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -62,6 +62,19 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", metavar="FILE", help="write the report (- for standard output)")
     run.set_defaults(command=_run)
 
+    scenario = commands.add_parser(
+        "scenario", help="replay an incident from a JSON file, and print what came of it"
+    )
+    scenario.add_argument("file", metavar="FILE", help="the scenario (- for standard input)")
+    scenario.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="write the report (to standard output when no file is given)",
+    )
+    scenario.set_defaults(command=_scenario)
+
     presets = commands.add_parser("presets", help="list the presets")
     presets.set_defaults(command=_presets)
 
@@ -108,6 +121,32 @@ def _run(args: argparse.Namespace) -> int:
         print(table(report))
     _write(report, args.json)
     return 0
+
+
+def _scenario(args: argparse.Namespace) -> int:
+    from kvviz.scenario.read import read
+    from kvviz.scenario.replay import report
+    from kvviz.scenario.table import table
+
+    told = report(read(_source(args.file)))
+    if args.json != "-":
+        print(table(told))
+    _write(told, args.json)
+    return 0
+
+
+def _source(where: str) -> bytes:
+    """One byte more than is read at most is enough to know that it is too long."""
+    from kvviz.scenario.text import MAX_BYTES
+
+    if where == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        with Path(where).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no file name"
+        raise ConfigError(f"{where!r} can't be read: {why}.") from error
 
 
 def _presets(_args: argparse.Namespace) -> int:

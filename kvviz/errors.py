@@ -4,7 +4,8 @@ KvvizError
  ├─ ConfigError      a setting that can't be: unknown name, out of range, contradiction
  ├─ CheckpointError  a model folder that can't be read or isn't supported
  ├─ CapacityError    a pool that does not fit the device or the process's budget
- └─ TraceError       a file of requests that can't be read
+ ├─ TraceError       a file of requests that can't be read
+ └─ ScenarioError    a scenario file that can't be read or replayed: line, field, what was expected
 
 Broken invariants are asserts that print the equation; a request that can't be placed is a
 Verdict, a value and no error.
@@ -29,3 +30,16 @@ class CapacityError(KvvizError):
 
 class TraceError(KvvizError):
     """A file of requests is damaged, too large, or of no known format."""
+
+
+class ScenarioError(KvvizError):
+    """A scenario file can't be read or replayed.
+
+    line: of the JSON text, 0 when there is none to name; field: a path like requests[2].prompt.
+    """
+
+    def __init__(self, what: str, *, line: int = 0, field: str = "") -> None:
+        where = [f"line {line}"] if line else []
+        where += [field] if field else []
+        super().__init__(f"{', '.join(where)}: {what}" if where else what)
+        self.line, self.field = line, field

@@ -207,7 +207,14 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["presets"], ["run", "--dry", "--steps", "3"]]
+    "words",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["presets"],
+        ["run", "--dry", "--steps", "3"],
+        ["scenario", "data/scenarios/01-four-holes.json"],
+    ],
 )
 def test_no_torch_where_none_is_needed(root, words):
     """Help and dry runs would take seconds to load torch."""

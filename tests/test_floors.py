@@ -18,7 +18,7 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench"}
+COMMAND = DRIVE | {"live", "bench", "scenario"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -32,6 +32,7 @@ SEES: dict[str, set[str] | None] = {
     "workloads": MEMORY,
     "caches": CACHES,
     "engine": ENGINE,
+    "scenario": ENGINE | {"engine"},
     "model": MODEL,
     "report": MODEL,
     "build": BUILD,
@@ -59,7 +60,7 @@ LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "plotly": ("kvviz.ui",),
 }
 # These floors need nothing but numpy (and torch in the one place above).
-NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
+NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine", "scenario"}
 # Importing one of these must not load torch, not even through another module.
 LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
 

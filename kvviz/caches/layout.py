@@ -39,9 +39,9 @@ class Layout(Protocol):
 
     Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
-    slots), `maintain()` (compaction once a step), `extras()` (what only this layout counts),
-    `cached_slots()` (free slots that keep their content). One that says `swaps = False` has its
-    victims computed anew.
+    slots), `maintain()` (compaction once a step), `compact()` (close the holes now), `extras()`
+    (what only this layout counts), `cached_slots()` (free slots that keep their content). One that
+    says `swaps = False` has its victims computed anew.
     """
 
     capacity: int
@@ -68,7 +68,8 @@ class Layout(Protocol):
         """Give the request its slots, or say why not."""
 
     def append(self, request_id: int, count: int) -> Verdict:
-        """`count` more tokens will be written; grows the request's slots if it must."""
+        """`count` more tokens will be written; grows the request's slots if it must. With a count
+        of 0 nothing is changed."""
 
     def release(self, request_id: int) -> None:
         """Give back everything the request holds."""

@@ -119,7 +119,7 @@ class PagedLayout:
     def append(self, request_id: int, count: int) -> Verdict:
         line = self.table.row(request_id)
         written = self._written(line)
-        copied = self._shared_tail(line, written)
+        copied = self._shared_tail(line, written) if count else 0
         short = max(0, self._count(written + count) - int(self._blocks[line]))
         need = short + (copied > 0)
         if need > self._pool.free_blocks:

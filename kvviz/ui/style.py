@@ -9,8 +9,8 @@ import streamlit as st
 ICON = Path(__file__).with_name("icon.png")  # a local file: nothing is fetched from elsewhere
 
 _CSS = """<style>
-.stMainBlockContainer { padding: 1.1rem 1.2rem 1rem; }
-[data-testid=stHeader] { background: transparent; height: 0; min-height: 0; }
+.stMainBlockContainer { padding: 2.5rem 1.2rem 1rem; }
+[data-testid=stHeader] { background: transparent; height: 2.4rem; min-height: 2.4rem; }
 [data-testid=stSidebarHeader] { height: 2.4rem; padding: .4rem .8rem 0; margin: 0; }
 [data-testid=stSidebarUserContent] { padding: 0 1rem 1rem; }
 [data-testid=stSidebar] [data-testid=stVerticalBlock] { gap: .35rem; }

@@ -7,8 +7,7 @@ import pytest
 
 from kvviz.build import Backend
 from kvviz.engine.lanes import Lanes
-from kvviz.metrics import external_fragmentation
-from kvviz.metrics import balance_of
+from kvviz.metrics import balance_of, external_fragmentation
 from kvviz.records import FRAGMENTED
 from kvviz.workloads.presets import PRESETS, preset_config
 from tests.helpers import lanes, run_steps, small
