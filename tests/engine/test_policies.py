@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.caches.layout import Journal
-from kvviz.config import ADMISSIONS, PREEMPTIONS, QUEUES
+from kvviz.config import ADMISSIONS, PREEMPTIONS, QUEUES, VICTIMS
 from kvviz.engine.engine import Engine
 from kvviz.engine.forward import Chunk, DryForward
 from kvviz.engine.sequence import Sequence
@@ -249,7 +249,7 @@ def test_chunk_admission_thrashes() -> None:
 POLICIES = st.fixed_dictionaries(
     {
         "engine.queue": st.sampled_from([q for q in QUEUES if q != "refuse"]),
-        "engine.victim": st.sampled_from(["youngest", "priority"]),
+        "engine.victim": st.sampled_from(VICTIMS),
         "engine.preemption": st.sampled_from(PREEMPTIONS),
         "engine.swap_slots": st.sampled_from([0, 20, 4096]),
         "engine.chunk": st.sampled_from([0, 3]),
@@ -262,7 +262,9 @@ POLICIES = st.fixed_dictionaries(
         "paged.prefix_sharing": st.booleans(),
         "paged.null_block": st.booleans(),
     }
-)
+).filter(lambda c: (c["engine.victim"], c["paged.admission"]) != ("oldest", "chunk"))
+"""Without the pair that can go round for ever: whoever is in the middle of its prompt is the oldest
+sooner or later, and the chunk gate lets it in again before there is room for the rest."""
 
 
 @st.composite
