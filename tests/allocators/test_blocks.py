@@ -136,7 +136,7 @@ def test_pool_against_a_counter() -> None:
     """A block is handed out twice, lost, freed while someone still holds it, or found after its
     content is gone."""
     run_state_machine_as_test(
-        PoolMachine, settings=settings(max_examples=60, stateful_step_count=30)
+        PoolMachine, settings=settings(max_examples=40, stateful_step_count=30)
     )
 
 

@@ -25,5 +25,5 @@ def test_layout_against_a_record(name: str, pinned: dict[str, Any]) -> None:
     """A layout loses, mixes up or leaks slots, or a verdict does not tell the truth."""
     run_state_machine_as_test(
         lambda: CacheMachine(name, pinned),
-        settings=settings(max_examples=24, stateful_step_count=20),
+        settings=settings(max_examples=16, stateful_step_count=20),
     )
