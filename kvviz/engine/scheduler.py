@@ -239,9 +239,10 @@ class Scheduler:
     def _swap_in(self, sequence: Sequence, verdict: Verdict) -> None:
         request = sequence.request.id
         self.host.drop(request)
-        if sequence.swapped > verdict.cached:
-            self.layout.note(SwappedIn(request, verdict.cached, sequence.swapped))
-            self.ledger.swapped += sequence.swapped - verdict.cached
+        # Noted even when all of it was found in memory: the host's copy must go.
+        start = min(verdict.cached, sequence.swapped)
+        self.layout.note(SwappedIn(request, start, sequence.swapped))
+        self.ledger.swapped += sequence.swapped - start
         self.ledger.note("swap_in", request, slots=sequence.swapped)
         sequence.written = max(sequence.swapped, verdict.cached)
         sequence.swapped = 0
