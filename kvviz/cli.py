@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | bench | train | presets`.
+"""The command line: `python -m kvviz run | capacity | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -14,6 +14,7 @@ from pathlib import Path
 from kvviz import __version__
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
+from kvviz.planning.arguments import add_arguments
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
@@ -65,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     presets = commands.add_parser("presets", help="list the presets")
     presets.set_defaults(command=_presets)
 
+    capacity = commands.add_parser("capacity", help="plan the KV pool of a GPU, for a mix")
+    add_arguments(capacity)
+    capacity.set_defaults(command=_capacity)
+
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
         "what", nargs="*", metavar="engine|snapshot|frame", help="all of them by default"
@@ -95,6 +100,16 @@ def _run(args: argparse.Namespace) -> int:
         report = run_report(lanes, backend.device_name if backend else "dry")
     finally:
         lanes.close()
+    if args.json != "-":
+        print(table(report))
+    _write(report, args.json)
+    return 0
+
+
+def _capacity(args: argparse.Namespace) -> int:
+    from kvviz.planning.report import report_of, table
+
+    report = report_of(args)
     if args.json != "-":
         print(table(report))
     _write(report, args.json)

@@ -18,7 +18,7 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench"}
+COMMAND = DRIVE | {"live", "bench", "planning"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -30,15 +30,17 @@ SEES: dict[str, set[str] | None] = {
     "allocators": MEMORY,
     "metrics": MEMORY,
     "workloads": MEMORY,
+    "capacity": {"errors"},
     "caches": CACHES,
     "engine": ENGINE,
     "model": MODEL,
     "report": MODEL,
     "build": BUILD,
     "live": DRIVE,
+    "planning": DRIVE | {"capacity"},
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
-    "views": {"records", "metrics", "config", "shapes"},
+    "views": {"records", "metrics", "config", "shapes", "capacity"},
     "ui": None,
     "app": None,
     "pages": None,
@@ -54,9 +56,9 @@ PLACES: dict[str, tuple[str, ...]] = {
 # And those that may import them inside a function only (the page serves plotly.js itself).
 LAZY_PLACES: dict[str, tuple[str, ...]] = {"torch": ("kvviz.build",), "plotly": ("kvviz.ui",)}
 # These floors need nothing but numpy (and torch in the one place above).
-NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
+NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "capacity", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
+LIGHT = NUMPY_ONLY | {"report", "build", "live", "planning", "views"}
 
 
 class Import(NamedTuple):
