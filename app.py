@@ -10,8 +10,12 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from kvviz.ui.style import ICON, page_style
 
 if get_script_run_ctx(suppress_warning=True) is None:
+    from streamlit.runtime.pages_manager import PagesManager
+
     from kvviz.ui.server import lifespan, routes
 
+    # Else the first visit to another page than the first runs its file alone, without this one
+    PagesManager.uses_pages_directory = False
     app = st.App(__file__, lifespan=lifespan, routes=routes())
 else:
     st.set_page_config(page_title="kvviz", page_icon=str(ICON), layout="wide")

@@ -40,25 +40,21 @@ def costs(shape: KVShape, tp: int) -> None:
 
 
 def pool(plan: Plan) -> None:
-    columns = st.columns(4)
-    for column, (label, value) in zip(
-        columns,
-        (
+    with st.container(horizontal=True, gap="large"):
+        for label, value in (
             ("KV pool, slots", f"{plan.pool_slots:,}"),
-            ("slot, bytes", f"{plan.slot_bytes:,}"),
-            ("longest request", f"{plan.max_len_suggested:,}"),
-            (f"at once, of {plan.max_len:,}", f"{plan.concurrency(plan.max_len):,.2f}"),
-        ),
-        strict=True,
-    ):
-        column.metric(label, value)
+            ("Slot, bytes", f"{plan.slot_bytes:,}"),
+            ("Longest request", f"{plan.max_len_suggested:,}"),
+            (f"At once, of {plan.max_len:,}", f"{plan.concurrency(plan.max_len):,.2f}"),
+        ):
+            st.metric(label, value, width="content")
     chart(gpu_memory(plan, theme), "memory")
     for note in plan.notes:
         st.caption(note)
 
 
 def mix(choice: Choice, plan: Plan) -> None:
-    st.subheader("How many requests of the mix run at once")
+    st.subheader("How many requests of the mix run at once", anchor=False)
     wanted = st.button("Measure", type="primary", key="measure")
     found = measured(choice, plan, wanted)
     if found is None:
@@ -94,7 +90,7 @@ def live() -> None:
             st.error(f"{text}: they differ.")
 
 
-st.title("Capacity", anchor=False)
+st.header("Capacity: what fits on a GPU", anchor=False)
 try:
     choice = inputs()
     if choice.config is None:

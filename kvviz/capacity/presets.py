@@ -34,7 +34,8 @@ def _file() -> dict[str, Any]:
     return json.loads(MODELS_FILE.read_text(encoding="utf-8"))
 
 
-def models() -> dict[str, Model]:
+@lru_cache(maxsize=1)
+def models() -> Mapping[str, Model]:
     return {
         m["name"]: Model(m["name"], m["config"], m["parameters"], m["weights"], m["source"])
         for m in _file()["models"]

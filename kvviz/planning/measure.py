@@ -10,7 +10,7 @@ fragment more, for a request is larger beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -101,6 +101,7 @@ def measure(
     requests: int = 200,
     seed: int = 1,
     rates: bool = True,
+    methods: Sequence[str] = tuple(METHODS),
     progress: Progress = lambda _share, _what: None,
 ) -> Measured:
     """Replay `requests` requests of a preset's mix in each method's pool; with `rates`, also look
@@ -114,9 +115,9 @@ def measure(
     base, notes = _base(plan, mix, seed)
     sample = _sample(base, requests)
     outcomes = []
-    for index, (name, method) in enumerate(METHODS.items()):
-        progress(index / len(METHODS), name)
-        outcomes.append(_outcome(name, method, plan, base, sample, unit, rates))
+    for index, name in enumerate(methods):
+        progress(index / len(methods), name)
+        outcomes.append(_outcome(name, METHODS[name], plan, base, sample, unit, rates))
     progress(1.0, "done")
     lives = [request.life for request in sample]
     return Measured(
@@ -252,10 +253,11 @@ def _saturate(config: RunConfig, expected: float, requests: int) -> tuple[Engine
     warm, tally = 0, _Tally()
     every = max(1, int(requests / max(expected, 1) * 100 / _SAMPLES))
     for step in range(_MOST_STEPS):
+        before = engine.finished
         lanes.step()
         warm = warm or (step if engine.finished >= expected else 0)
-        if warm:
-            tally.running.append(len(engine.scheduler.running))
+        if warm:  # those that ended in this step were served in it
+            tally.running.append(len(engine.scheduler.running) + engine.finished - before)
             if step % every == 0:
                 _look(engine, tally)
             if engine.finished >= expected + requests:

@@ -125,7 +125,8 @@ def _mix_lines(measured: Mapping[str, Any]) -> list[str]:
     widths = [max(len(line[i]) for line in cells) for i in range(len(heads))]
     lines = [
         f"mix {measured['mix']}: {measured['requests']:,} requests, mean "
-        f"{measured['life_mean']:,.0f} slots at the end of life (prompt + output - 1), max_len {measured['max_len']:,}"
+        f"{measured['life_mean']:,.0f} slots at the end of life (prompt + output - 1), "
+        f"max_len {measured['max_len']:,}"
     ]
     for line in cells:
         first, *rest = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))

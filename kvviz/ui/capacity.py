@@ -43,7 +43,6 @@ class Choice:
 def inputs() -> Choice:
     """Draw the controls. Raises ConfigError for a config that can't be read."""
     with st.sidebar:
-        st.page_link("pages/live.py", label="Live", icon=":material/arrow_back:")
         name, config = _which_model()
         known = preset_named(name)
         st.markdown("**GPU**")
@@ -69,7 +68,7 @@ def inputs() -> Choice:
             tp=tp,
             weights=weights,
             parameters=billions * 1e9 or None,
-            block_size=_steps("Block size (slots)", BLOCKS, 16, "block"),
+            block_size=_steps("Block size (slots)", BLOCKS, 16, "units"),
             batch_tokens=_steps("Tokens of the largest step", BATCHES, 8192, "batch",
                                 "Its activations are set aside."),
             max_len=st.number_input(
@@ -123,7 +122,7 @@ def live_check() -> dict[str, Any]:
 def _which_model() -> tuple[str, Mapping[str, Any] | None]:
     st.markdown("**Model**")
     chosen = _select("Model", [*models(), OWN], DEFAULT_MODEL, "model",
-                     on_change=_forget_what_follows)  # fmt: skip
+                     on_change=_take_what_follows)  # fmt: skip
     if chosen != OWN:
         known = model(chosen)
         st.caption(f"Source: {known.source}.")
@@ -139,10 +138,11 @@ def _which_model() -> tuple[str, Mapping[str, Any] | None]:
     return name if isinstance(name, str) else "", config
 
 
-def _forget_what_follows() -> None:
+def _take_what_follows() -> None:
     """Parameters and precision belong to the model."""
-    for key in ("params", "weights"):
-        st.session_state.pop(key, None)
+    known = preset_named(st.session_state.model)
+    st.session_state.params = known.parameters / 1e9 if known else 0.0
+    st.session_state.weights = known.weights if known else "bf16"
 
 
 def _select(label: str, options: list[str], default: str, key: str, **more: Any) -> str:

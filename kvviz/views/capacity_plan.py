@@ -8,7 +8,7 @@ from typing import Any
 from kvviz.capacity.plan import GiB, Plan
 from kvviz.views.theme import Figure, Theme, axis, layout
 
-BAR_HEIGHT = 118
+BAR_HEIGHT = 140
 ROW_HEIGHT = 62
 # Measured is solid, modelled is hatched, in every chart of the plan
 MODELLED = "/"
@@ -31,7 +31,7 @@ def gpu_memory(plan: Plan, theme: Theme) -> Figure:
         "layout": layout(
             theme,
             height=BAR_HEIGHT,
-            margin=(8, 8, 30, 34),
+            margin=(8, 8, 40, 44),
             barmode="stack",
             showlegend=True,
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0,
