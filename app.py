@@ -24,5 +24,6 @@ else:
     pages = [
         st.Page("pages/live.py", title="Live", default=True),
         st.Page("pages/scenario.py", title="Scenarios"),
+        st.Page("pages/capacity.py", title="Capacity"),
     ]
     st.navigation(pages, position="top").run()

@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | trace | scenario | bench | train | presets`.
+"""The command line: `python -m kvviz run | trace | scenario | capacity | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -14,6 +14,7 @@ from pathlib import Path
 from kvviz import __version__
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
+from kvviz.planning.arguments import add_arguments
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
@@ -86,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("--set-aside", metavar="FILE", help="write the rows set aside as CSV")
     trace.add_argument("--json", metavar="FILE", help="write the numbers (- for standard output)")
     trace.set_defaults(command=_trace)
+    capacity = commands.add_parser("capacity", help="plan the KV pool of a GPU, for a mix")
+    add_arguments(capacity)
+    capacity.set_defaults(command=_capacity)
 
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
@@ -147,6 +151,16 @@ def _source(where: str) -> bytes:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no file name"
         raise ConfigError(f"{where!r} can't be read: {why}.") from error
+
+
+def _capacity(args: argparse.Namespace) -> int:
+    from kvviz.planning.report import report_of, table
+
+    report = report_of(args)
+    if args.json != "-":
+        print(table(report))
+    _write(report, args.json)
+    return 0
 
 
 def _presets(_args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench", "scenario"}
+COMMAND = DRIVE | {"live", "bench", "scenario", "planning"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -30,6 +30,7 @@ SEES: dict[str, set[str] | None] = {
     "allocators": MEMORY,
     "metrics": MEMORY,
     "workloads": MEMORY,
+    "capacity": {"errors"},
     "caches": CACHES,
     "engine": ENGINE,
     "scenario": ENGINE | {"engine"},
@@ -37,9 +38,10 @@ SEES: dict[str, set[str] | None] = {
     "report": MODEL,
     "build": BUILD,
     "live": DRIVE,
+    "planning": DRIVE | {"capacity"},
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
-    "views": {"records", "metrics", "config", "shapes"},
+    "views": {"records", "metrics", "config", "shapes", "capacity"},
     "ui": None,
     "app": None,
     "pages": None,
@@ -60,9 +62,17 @@ LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "plotly": ("kvviz.ui",),
 }
 # These floors need nothing but numpy (and torch in the one place above).
-NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine", "scenario"}
+NUMPY_ONLY = GROUND | {
+    "allocators",
+    "metrics",
+    "workloads",
+    "capacity",
+    "caches",
+    "engine",
+    "scenario",
+}
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
+LIGHT = NUMPY_ONLY | {"report", "build", "live", "planning", "views"}
 
 
 class Import(NamedTuple):

@@ -14,6 +14,7 @@ from kvviz.views import breakdown, capacity, holes
 from kvviz.views.memory_map import COLOUR_BY, memory_map
 from kvviz.views.theme import DARK, LIGHT, THEMES
 from kvviz.views.unusable import unusable
+from kvviz.workloads.presets import PRESETS
 from tests.live.support import dry, publish
 from tests.views.made import lanes_after, snapshot
 
