@@ -30,6 +30,10 @@ class CpuDecoder:
         self._norms = [
             (layer.norm_attention.numpy(), layer.norm_mlp.numpy()) for layer in model.layers
         ]
+        self._head_norms = [
+            (layer.norm_q.numpy(), layer.norm_k.numpy()) if shape.qk_norm else None
+            for layer in model.layers
+        ]
         self._cos, self._sin = model.cos.numpy(), model.sin.numpy()
         data = store.data.numpy()
         self._kv = [(data[i, 0], data[i, 1]) for i in range(shape.num_hidden_layers)]
@@ -51,11 +55,15 @@ class CpuDecoder:
         attention, an = self._buffer("a", padded, self._heads * shape.head_dim)
         gate_up, gun = self._buffer("gu", padded, 2 * shape.intermediate_size)
         inner, inn = self._buffer("i", padded, shape.intermediate_size)
-        for layer, (norm_1, norm_2), (k, v) in zip(
-            self.model.layers, self._norms, self._kv, strict=True
+        for layer, (norm_1, norm_2), head_norms, (k, v) in zip(
+            self.model.layers, self._norms, self._head_norms, self._kv, strict=True
         ):
             kernels.rms_norm(xn, norm_1, self._eps, hn)
             torch.mm(h, layer.qkv, out=qkv)
+            if layer.qkv_bias is not None:
+                qkv += layer.qkv_bias
+            if head_norms is not None:
+                kernels.head_norms(qkvn, *head_norms, self._eps, self._heads, len(k))
             kernels.rotate_and_store(
                 qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, k, v
             )
@@ -68,6 +76,7 @@ class CpuDecoder:
                 rows.lines,
                 rows.positions,
                 self._heads,
+                shape.sliding_window,
                 self._scores,
                 self._bits,
                 an,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from kvviz.model.rope import rope_tables
+from kvviz.model.tokens import ByteTokenizer, Tokenizer, load_tokenizer
 from kvviz.model.weights import load
 from kvviz.shapes import ModelShape
 
@@ -15,7 +17,8 @@ SHIPPED = Path(__file__).resolve().parents[2] / "data" / "model"
 
 @dataclass(frozen=True)
 class ServingLayer:
-    """Matrices are [in, out], ready for `x @ w`."""
+    """Matrices are [in, out], ready for `x @ w`. What the family has not is None: the bias of q,
+    k and v [out], the norms of each query and key head [d_h]."""
 
     norm_attention: torch.Tensor
     qkv: torch.Tensor
@@ -23,6 +26,9 @@ class ServingLayer:
     norm_mlp: torch.Tensor
     gate_up: torch.Tensor
     down: torch.Tensor
+    qkv_bias: torch.Tensor | None = None
+    norm_q: torch.Tensor | None = None
+    norm_k: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class ServingModel:
     layers: tuple[ServingLayer, ...]
     cos: torch.Tensor
     sin: torch.Tensor
+    tokenizer: Tokenizer
 
 
 def pick_device() -> torch.device:
@@ -50,12 +57,18 @@ def load_serving(folder: Path | None = None, device: torch.device | None = None)
         # Two threads gave 0.8 to 1.5 times one thread's speed at this size, and long stalls while
         # a browser drew. The engine takes one core and leaves the others to the page.
         torch.set_num_threads(1)
-    shape, weights = load(folder or SHIPPED)
-    return fuse(shape, weights, device)
+    folder = folder or SHIPPED
+    shape, weights = load(folder)
+    return fuse(shape, weights, device, load_tokenizer(folder, shape.vocab_size))
 
 
-def fuse(shape: ModelShape, weights: dict[str, torch.Tensor], device: torch.device) -> ServingModel:
-    """Fewer, larger products: q, k, v in one, gate and up in one."""
+def fuse(
+    shape: ModelShape,
+    weights: dict[str, torch.Tensor],
+    device: torch.device,
+    tokenizer: Tokenizer | None = None,
+) -> ServingModel:
+    """Fewer, larger products: q, k, v in one, gate and up in one. Tokens are bytes by default."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
 
     def put(*names: str) -> torch.Tensor:
@@ -75,6 +88,9 @@ def fuse(shape: ModelShape, weights: dict[str, torch.Tensor], device: torch.devi
                 put(f"{at}post_attention_layernorm.weight"),
                 put(*gate_up).t(),
                 put(f"{at}mlp.down_proj.weight").t(),
+                put(*[f"{at}self_attn.{n}_proj.bias" for n in "qkv"]) if shape.qkv_bias else None,
+                put(f"{at}self_attn.q_norm.weight") if shape.qk_norm else None,
+                put(f"{at}self_attn.k_norm.weight") if shape.qk_norm else None,
             )
         )
     embed = put("model.embed_tokens.weight")
@@ -83,17 +99,10 @@ def fuse(shape: ModelShape, weights: dict[str, torch.Tensor], device: torch.devi
         shape,
         device,
         embed,
-        embed.t(),
+        (embed if shape.tie_word_embeddings else put("lm_head.weight")).t(),
         put("model.norm.weight"),
         tuple(layers),
         cos.to(device),
         sin.to(device),
+        tokenizer or ByteTokenizer(),
     )
-
-
-def rope_tables(shape: ModelShape) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [max_position_embeddings, d_h / 2], float32."""
-    half = shape.head_dim // 2
-    inverse = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.outer(torch.arange(shape.max_position_embeddings, dtype=torch.float64), inverse)
-    return angles.cos().float(), angles.sin().float()

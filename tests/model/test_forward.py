@@ -20,12 +20,12 @@ from kvviz.engine.recorder import Recorder
 from kvviz.model import kernels
 from kvviz.model.decode_cpu import CpuDecoder
 from kvviz.model.decode_torch import TorchDecoder
-from kvviz.model.forward import END_OF_TEXT, ModelForward
+from kvviz.model.forward import ModelForward
 from kvviz.model.llama import Llama
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel, fuse
 from kvviz.model.weights import config_of
-from kvviz.shapes import ModelShape
+from kvviz.shapes import END_OF_TEXT, ModelShape
 from tests.conftest import TINY, random_llama, random_prompt
 from tests.helpers import request, small
 
@@ -218,8 +218,10 @@ def draw(logits: np.ndarray, temperature: float, *, seed: int = 1, requests: obj
     """One token a row; `requests` and `positions` are numbers or arrays [rows]."""
     rows = len(logits)
     out = np.full(rows, -5, np.int64)
-    kernels.sample(logits, temperature, seed, *(np.broadcast_to(np.asarray(a, np.int64), rows)
-                   .copy() for a in (requests, positions)), banned, out)  # fmt: skip
+    bans = np.array([banned] if banned >= 0 else [], np.int64)
+    kernels.sample(logits.copy(), temperature, seed,
+                   *(np.broadcast_to(np.asarray(a, np.int64), rows).copy()
+                     for a in (requests, positions)), bans, out)  # fmt: skip
     return out
 
 
