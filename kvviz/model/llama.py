@@ -143,38 +143,55 @@ class Decoder(nn.Module):
 
 
 def parameter_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
-    """Name and size of every weight of a `Llama` of this shape."""
-    with torch.device("meta"):
-        named = _Skeleton(shape).named_parameters()
-    return {name: tuple(parameter.shape) for name, parameter in named}
+    """Name and size of every weight of a `Llama` of this shape, by arithmetic: building one on
+    the meta device to ask it imports seconds' worth of torch."""
+    hidden, inner, d = shape.hidden_size, shape.intermediate_size, shape.head_dim
+    query, shared = shape.num_attention_heads * d, shape.num_key_value_heads * d
+    layer: dict[str, tuple[int, ...]] = {
+        "self_attn.q_proj.weight": (query, hidden),
+        "self_attn.k_proj.weight": (shared, hidden),
+        "self_attn.v_proj.weight": (shared, hidden),
+        "self_attn.o_proj.weight": (hidden, query),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+    }
+    if shape.qkv_bias:
+        layer |= {f"self_attn.{n}_proj.bias": (query if n == "q" else shared,) for n in "qkv"}
+    if shape.qk_norm:
+        layer |= {f"self_attn.{n}_norm.weight": (d,) for n in "qk"}
+    layers = range(shape.num_hidden_layers)
+    found = {
+        "model.embed_tokens.weight": (shape.vocab_size, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    found |= {f"model.layers.{i}.{name}": size for i in layers for name, size in layer.items()}
+    if not shape.tie_word_embeddings:
+        found["lm_head.weight"] = (shape.vocab_size, hidden)
+    return found
 
 
-class _Skeleton(nn.Module):
-    """Decoder and, where it is not the embedding matrix itself, the output head."""
+class Llama(nn.Module):
+    """The language model; a tied output head is the embedding matrix, stored once."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, generator: torch.Generator | None = None) -> None:
+        """Random weights drawn from `generator` alone, so a seed fixes them."""
         super().__init__()
         self.shape = shape
-        self.model = Decoder(shape)
-        if not shape.tie_word_embeddings:
-            self.lm_head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
+        with torch.device("meta"):  # default initialisers would draw from the global generator
+            self.model = Decoder(shape)
+            if not shape.tie_word_embeddings:
+                self.lm_head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
+        self.to_empty(device="cpu")
+        self._initialise(generator or torch.Generator().manual_seed(0))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, T] int64 -> logits [B, T, vocab]; position t sees tokens 0..t."""
         tied = self.shape.tie_word_embeddings
         head = self.model.embed_tokens if tied else self.lm_head
         return F.linear(self.model(tokens), head.weight)
-
-
-class Llama(_Skeleton):
-    """The language model; a tied output head is the embedding matrix, stored once."""
-
-    def __init__(self, shape: ModelShape, generator: torch.Generator | None = None) -> None:
-        """Random weights drawn from `generator` alone, so a seed fixes them."""
-        with torch.device("meta"):  # default initialisers would draw from the global generator
-            super().__init__(shape)
-        self.to_empty(device="cpu")
-        self._initialise(generator or torch.Generator().manual_seed(0))
 
     @torch.no_grad()
     def _initialise(self, generator: torch.Generator) -> None:

@@ -72,7 +72,8 @@ def fuse(
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
 
     def put(*names: str) -> torch.Tensor:
-        stacked = torch.cat([weights[name] for name in names])
+        found = [weights[name] for name in names]
+        stacked = torch.cat(found) if len(found) > 1 else found[0]
         return stacked.to(device, dtype).contiguous()
 
     layers = []
