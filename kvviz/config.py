@@ -141,7 +141,11 @@ class RunConfig:
         1, "seed of lengths, arrivals and sampling", live=False, low=0, high=2**31 - 1
     )
     dry: bool = setting(False, "memory only: no model, no tensors", live=False)
-    model: str = setting("", "model folder; empty: the one that ships with kvviz", live=False)
+    model: str = setting(
+        "",
+        "model folder, or smollm2 (a chat model of 135 M weights); empty: the one that ships",
+        live=False,
+    )
 
     def __post_init__(self) -> None:
         for path, value, meta in self.walk():

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import torch
 
+from kvviz.model.known import SHIPPED
 from kvviz.model.rope import rope_tables
 from kvviz.model.tokens import ByteTokenizer, Tokenizer, load_tokenizer
 from kvviz.model.weights import load
 from kvviz.shapes import ModelShape
-
-SHIPPED = Path(__file__).resolve().parents[2] / "data" / "model"
 
 
 @dataclass(frozen=True)
