@@ -32,7 +32,7 @@ class Backend(NamedTuple):
 
 
 def load_backend(model: str = "", budget: PoolBudget | None = None) -> Backend:
-    """Load weights and prompts once; `model` is a folder or a known name. Raises CheckpointError."""
+    """Load weights and prompts once. `model`: a folder or a known name. Raises CheckpointError."""
     from kvviz.model.known import folder_of
     from kvviz.model.prompts import prompts_for
     from kvviz.model.serving import load_serving
