@@ -88,6 +88,7 @@ def _config(
     if facts["general.architecture"] != "llama":
         raise ValueError(f"architecture {facts['general.architecture']}, not llama")
     heads = facts["llama.attention.head_count"]
+    theta = _shortest(facts["llama.rope.freq_base"])
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -98,12 +99,9 @@ def _config(
         "num_attention_heads": heads,
         "num_key_value_heads": facts["llama.attention.head_count_kv"],
         "head_dim": facts["llama.embedding_length"] // heads,
-        "rope_theta": float(facts["llama.rope.freq_base"]),
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": float(facts["llama.rope.freq_base"]),
-        },
-        "rms_norm_eps": float(facts["llama.attention.layer_norm_rms_epsilon"]),
+        "rope_theta": theta,
+        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
+        "rms_norm_eps": _shortest(facts["llama.attention.layer_norm_rms_epsilon"]),
         "max_position_embeddings": facts["llama.context_length"],
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in tensors,
@@ -113,6 +111,11 @@ def _config(
         "bos_token_id": facts["tokenizer.ggml.bos_token_id"],
         "eos_token_id": list(end_tokens),
     }
+
+
+def _shortest(value: float) -> float:
+    """1e-05 for the float32 that lies nearest to it."""
+    return float(str(np.float32(value)))
 
 
 def _write_tokenizer(facts: Mapping[str, Any], folder: Path) -> None:

