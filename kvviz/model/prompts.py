@@ -23,6 +23,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 PROMPTS = DATA / "prompts.txt"
 CHATS = DATA / "chats.json"
 BREAK = "\n\n"
+SHORTEST_READING = 48  # tokens
 
 Prompts = Callable[[Request], np.ndarray]
 
@@ -74,12 +75,14 @@ class ChatPrompts:
     The prompt is markers + the last tokens of the reading + question + markers. The reading is
     all passages in a ring, cut where the passage that the question is about ends, so it always
     stands right before its question. Questions about a passage are asked where one fits whole,
-    others where none does. A prompt too short for the shortest question is the end of it.
+    others where none does; room for less than two sentences is left blank, since the end of one
+    would be answered too. A prompt too short for the shortest question is the end of it.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, path: Path = CHATS) -> None:
         """Raises CheckpointError when the file is missing or damaged."""
         passages, questions = read_chats(path)
+        self._blank = tokenizer.encode("\n")[-1]
         self._before = tokenizer.encode(template.before)
         self._after = tokenizer.encode(template.after)
         pieces = [tokenizer.encode(text + BREAK) for text in passages.values()]
@@ -115,7 +118,9 @@ class ChatPrompts:
         return self._chats[text % int(plain) if plain else 0]
 
     def _read(self, chat: Chat, text: int, count: int) -> np.ndarray:
-        """The last `count` tokens of the ring of passages before the chat's end."""
+        """The last `count` tokens of the ring of passages before the chat's end, or blank lines."""
+        if chat.end < 0 and count < SHORTEST_READING:
+            return np.full(count, self._blank, np.int32)
         end = chat.end if chat.end >= 0 else int(self._ends[text % len(self._ends)])
         return np.take(self._reading, np.arange(end - count, end), mode="wrap")
 
