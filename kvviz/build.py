@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvviz.caches.budget import PoolBudget
@@ -14,7 +13,6 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.forward import DryForward, Forward
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Recorder
-from kvviz.shapes import ModelShape
 from kvviz.workloads.stream import RequestStream
 
 if TYPE_CHECKING:
@@ -32,13 +30,15 @@ class Backend(NamedTuple):
     device_name: str
 
 
-def load_backend(model_folder: str = "", budget: PoolBudget | None = None) -> Backend:
-    """Load weights and prompts once. Raises CheckpointError."""
-    from kvviz.model.prompts import PromptText
+def load_backend(model: str = "", budget: PoolBudget | None = None) -> Backend:
+    """Load weights and prompts once. `model`: a folder or a known name. Raises CheckpointError."""
+    from kvviz.model.known import folder_of
+    from kvviz.model.prompts import prompts_for
     from kvviz.model.serving import load_serving
 
-    model = load_serving(Path(model_folder) if model_folder else None)
-    return Backend(model, PromptText(), budget or PoolBudget.of_host(), device_name(model.device))
+    loaded = load_serving(folder_of(model))
+    prompts = prompts_for(loaded.tokenizer)
+    return Backend(loaded, prompts, budget or PoolBudget.of_host(), device_name(loaded.device))
 
 
 def build_lanes(
@@ -82,7 +82,10 @@ def device_name(device: object) -> str:
 def _slot_bytes(config: RunConfig, backend: Backend | None) -> int:
     """What a slot costs: in the backend's store, or in the shipped model's when dry."""
     if config.dry:
-        return ModelShape().slot_bytes(DRY_ELEMENT_BYTES)
+        from kvviz.model.families import read_shape
+        from kvviz.model.known import folder_of
+
+        return read_shape(folder_of(config.model)).slot_bytes(DRY_ELEMENT_BYTES)
     from kvviz.caches.store import element_type
 
     return backend.model.shape.slot_bytes(element_type(backend.model.device).itemsize)

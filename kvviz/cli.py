@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
-        "what", nargs="*", metavar="engine|snapshot|frame|allocators", help="all of them by default"
+        "what", nargs="*", metavar="engine|chat|snapshot|frame|allocators", help="all by default"
     )
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)

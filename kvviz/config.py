@@ -296,7 +296,11 @@ class RunConfig:
         1, "seed of lengths, arrivals and sampling", live=False, low=0, high=2**31 - 1
     )
     dry: bool = setting(False, "memory only: no model, no tensors", live=False)
-    model: str = setting("", "model folder; empty: the one that ships with kvviz", live=False)
+    model: str = setting(
+        "",
+        "model folder, or smollm2 (a chat model of 135 M weights); empty: the one that ships",
+        live=False,
+    )
 
     def __post_init__(self) -> None:
         for path, value, meta in self.walk():
@@ -318,6 +322,12 @@ class RunConfig:
             raise ConfigError(
                 "engine.ends=model needs the model: a dry run has none. "
                 "Leave out --dry or set engine.ends=mix."
+            )
+        if self.engine.victim == "oldest" and self.paged.admission == "chunk":
+            raise ConfigError(
+                "engine.victim=oldest with paged.admission=chunk can preempt the same requests for "
+                "ever: each is admitted by its first chunk and gives way in the middle of its "
+                "prompt. Choose another victim, or paged.admission=prompt."
             )
         if not self.mix.trace:
             if "trace" in (self.mix.prompts, self.mix.outputs):

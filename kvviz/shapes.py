@@ -5,18 +5,28 @@ Integers only: a dry run needs `slot_bytes` and never loads a tensor.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-
-from kvviz.errors import CheckpointError
 
 END_OF_TEXT = 256  # the byte-level vocabulary: 0..255, and this
 
 
 @dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3's stretched rotary angles; names as in `config.json`, rope_type `llama3`."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True)
 class ModelShape:
-    """A Llama-family decoder. Field names follow Hugging Face's `config.json`."""
+    """A Llama-family decoder. Field names follow Hugging Face's `config.json`.
+
+    `qkv_bias` (Qwen2) and `qk_norm` (Qwen3) say which extra weights a layer has. `sliding_window`
+    (Mistral): a token attends to that many last tokens, itself included; 0 is all of them.
+    """
 
     vocab_size: int = 257
     hidden_size: int = 192
@@ -28,6 +38,11 @@ class ModelShape:
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
     max_position_embeddings: int = 4096
+    tie_word_embeddings: bool = True
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    sliding_window: int = 0
+    rope_scaling: RopeScaling | None = None
 
     @property
     def slot_elements(self) -> int:
@@ -37,16 +52,3 @@ class ModelShape:
     def slot_bytes(self, element_bytes: int) -> int:
         """b_tok = 2 * L * H_kv * d_h * s, in bytes."""
         return self.slot_elements * element_bytes
-
-    @classmethod
-    def from_folder(cls, folder: Path) -> ModelShape:
-        """Read `config.json`. Raises CheckpointError when it is missing or lacks a field."""
-        path = folder / "config.json"
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{name: raw[name] for name in cls.__dataclass_fields__})
-        except (OSError, ValueError, KeyError) as error:
-            raise CheckpointError(
-                f"{path} can't be read as a Llama config ({type(error).__name__}: {error}). "
-                "Point `model` at a folder that holds config.json and model.safetensors."
-            ) from error

@@ -121,6 +121,8 @@ def run_configs(draw: st.DrawFn) -> RunConfig:
             }
         )
     )
+    if changes["engine.victim"] == "oldest" and changes["paged.admission"] == "chunk":
+        changes["engine.victim"] = "youngest"  # that pair is refused
     return RunConfig().replace(
         {"dry": True, "memory.slots": slots, "memory.context": min(slots, 64), **changes}
     )

@@ -168,6 +168,7 @@ def test_bad_section_by_hand_is_refused_too() -> None:
     ({"memory.slots": 1024, "memory.context": 2048}, "memory.context 2048 is more than the pool"),
     ({"dry": True, "engine.ends": "model"}, "a dry run has none"),
     ({"virtual.page_bytes": 100_000}, "a power of two was expected, for example 65536"),
+    ({"engine.victim": "oldest", "paged.admission": "chunk"}, "the same requests for ever"),
     ({"mix.prompts": "trace"}, "needs mix.trace"),
     ({"mix.outputs": "trace"}, "needs mix.trace"),
     ({"mix.arrivals": "trace"}, "mix.arrivals=trace needs mix.trace"),

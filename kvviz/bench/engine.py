@@ -1,8 +1,9 @@
 """Decode speed of each lane beside transformers, same weights, same prompts, same tokens out.
 
-32 sequences, prompts of 128 to 448 tokens, 64 tokens generated: contexts of 128 to 512. Greedy,
-one thread for all. Prefill is taken out: ours is timed from the step in which all sequences
-decode, transformers' as the difference between a long and a short generation.
+The shipped model: 32 sequences, prompts of 128 to 448 tokens, 64 tokens generated. SmolLM2: 16
+sequences, prompts of 64 to 192, 32 generated. Greedy, one thread for all. Prefill is taken out:
+ours is timed from the step in which all sequences decode, transformers' as the difference between
+a long and a short generation.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 import logging
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,34 +28,65 @@ from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.recorder import Recorder
 from kvviz.model.forward import ModelForward
-from kvviz.model.prompts import PromptText
-from kvviz.model.serving import SHIPPED, ServingModel, load_serving
+from kvviz.model.known import KNOWN, folder_of
+from kvviz.model.prompts import Prompts, prompts_for
+from kvviz.model.serving import ServingModel, load_serving
 from kvviz.records import Request
 
-BATCH = 32
-NEW_TOKENS = 64
-ROUNDS = 3
+
+class Case(NamedTuple):
+    """One measurement: prompts from `shortest` to `longest`; `rivals` are ways of transformers
+    to generate, each with the ratio that is aimed at."""
+
+    model: str
+    batch: int
+    shortest: int
+    longest: int
+    new_tokens: int
+    rounds: int
+    slots: int
+    rivals: dict[str, float]
+
+
+SMALL = Case("", 32, 128, 448, 64, 3, 32_768, {"static cache": 1.5, "continuous batching": 5.0})
+CHAT = Case("smollm2", 16, 64, 192, 32, 1, 4096, {"dynamic cache": 1.0, "static cache": 1.0})
 
 COMPARED = ("contiguous", "paged")
 
 
 def bench_engine() -> list[Measured]:
-    """Ratios to transformers where it is installed, else the lanes alone."""
-    model = load_serving(device=torch.device("cpu"))
-    prompts = PromptText()
+    """The shipped model: ratios to transformers where it is installed, else the lanes alone."""
+    return _measure(SMALL)
+
+
+def bench_chat() -> list[Measured]:
+    """The same for SmolLM2; nothing where its package is not installed."""
+    missing = KNOWN[CHAT.model].missing()
+    if missing:
+        print(f"  left out: SmolLM2 is not here ({missing})")
+        return []
+    return _measure(CHAT)
+
+
+def _measure(case: Case) -> list[Measured]:
+    folder = folder_of(case.model)
+    model = load_serving(folder, device=torch.device("cpu"))
+    prompts = prompts_for(model.tokenizer)
+    lengths = np.linspace(case.shortest, case.longest, case.batch)
     requests = [
-        Request(i, 0, int(n), NEW_TOKENS, NEW_TOKENS, text=17 * i)
-        for i, n in enumerate(np.linspace(128, 512 - NEW_TOKENS, BATCH))
+        Request(i, 0, int(n), case.new_tokens, case.new_tokens, text=17 * i)
+        for i, n in enumerate(lengths)
     ]
     runs: dict[str, list[float]] = {name: [] for name in COMPARED}
     tokens: dict[str, list[bytes]] = {}
-    for _ in range(ROUNDS):  # the lanes take turns, so that a slow minute hits both
+    for _ in range(case.rounds):  # the lanes take turns, so that a slow minute hits both
         for name in COMPARED:
-            step, tokens[name] = _lane(name, model, prompts, requests)
+            step, tokens[name] = _lane(name, model, prompts, requests, case.slots)
             runs[name].append(step)
     steps = {name: statistics.median(times) for name, times in runs.items()}
     found = [
-        Measured(f"{name}: ms a decode step, batch {BATCH}", ms, "ms") for name, ms in steps.items()
+        Measured(f"{name}: ms a decode step, batch {case.batch}", ms, "ms")
+        for name, ms in steps.items()
     ]
     found.append(
         Measured(
@@ -61,12 +97,13 @@ def bench_engine() -> list[Measured]:
         Measured(
             "sequences with equal tokens, contiguous and paged",
             _equal(*tokens.values()),
-            f"of {BATCH}",
-            at_least=BATCH,
+            f"of {case.batch}",
+            at_least=case.batch,
         )
     )
     if find_spec("transformers"):
-        found += _against_transformers(steps, tokens["contiguous"], [prompts(r) for r in requests])
+        texts = [prompts(r) for r in requests]
+        found += _against_transformers(case, folder, steps, tokens["contiguous"], texts)
     return found
 
 
@@ -75,14 +112,14 @@ def _equal(ours: list[bytes], theirs: list[bytes]) -> int:
 
 
 def _lane(
-    name: str, model: ServingModel, prompts: PromptText, requests: list[Request]
+    name: str, model: ServingModel, prompts: Prompts, requests: list[Request], slots: int
 ) -> tuple[float, list[bytes]]:
     """(ms a step in which all sequences decode, generated tokens of each)"""
     config = RunConfig().replace(
         {
-            "memory.slots": 32_768,
+            "memory.slots": slots,
             "engine.token_budget": 4096,
-            "engine.max_running": BATCH,
+            "engine.max_running": len(requests),
             "engine.temperature": 0,
             "engine.check_every": 0,
         }
@@ -101,14 +138,18 @@ def _lane(
         before = engine.generated
         began = time.perf_counter()
         engine.step()
-        if engine.generated - before == BATCH and engine.outstanding == BATCH:
+        if engine.generated - before == engine.outstanding == len(requests):
             times.append(time.perf_counter() - began)
     engine.close()
     return statistics.median(times[1:]) * 1e3, [engine.outputs[r.id] for r in requests]
 
 
 def _against_transformers(
-    steps: dict[str, float], tokens: list[bytes], prompts: list[np.ndarray]
+    case: Case,
+    folder: Path,
+    steps: dict[str, float],
+    tokens: list[bytes],
+    prompts: list[np.ndarray],
 ) -> list[Measured]:
     from transformers import LlamaForCausalLM
     from transformers.utils import logging as hf_logging
@@ -116,21 +157,18 @@ def _against_transformers(
     hf_logging.set_verbosity_error()
     logging.disable(logging.WARNING)
     try:
-        theirs = LlamaForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32).eval()
+        theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         theirs.generation_config.eos_token_id = None
         theirs.generation_config.pad_token_id = 0
         found = []
-        for title, generate, target in (
-            ("static cache", _static, 1.5),
-            ("continuous batching", _continuous, 5.0),
-        ):
-            ms, outputs = generate(theirs, prompts)
+        for title, target in case.rivals.items():
+            ms, outputs = _RIVALS[title](theirs, prompts, case)
             found.append(Measured(f"transformers {title}: ms a decode step", ms, "ms"))
             found.append(
                 Measured(
                     f"sequences with the same tokens as {title}",
                     _equal(tokens, outputs),
-                    f"of {BATCH}",
+                    f"of {case.batch}",
                 )
             )
             found += [
@@ -147,31 +185,30 @@ def _against_transformers(
         logging.disable(logging.NOTSET)
 
 
-@torch.inference_mode()
-def _static(model: torch.nn.Module, prompts: list[np.ndarray]) -> tuple[float, list[bytes]]:
-    """`generate` with a static cache over left-padded prompts."""
+def _padded(
+    model: torch.nn.Module, prompts: list[np.ndarray], case: Case, **how: object
+) -> tuple[float, list[bytes]]:
+    """`generate` over left-padded prompts."""
     longest = max(len(p) for p in prompts)
-    ids = torch.zeros(BATCH, longest, dtype=torch.long)
-    mask = torch.zeros(BATCH, longest, dtype=torch.long)
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    mask = torch.zeros(len(prompts), longest, dtype=torch.long)
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt) :] = torch.from_numpy(prompt)
         mask[row, longest - len(prompt) :] = 1
 
     def run(count: int) -> torch.Tensor:
-        return model.generate(
-            ids,
-            attention_mask=mask,
-            max_new_tokens=count,
-            do_sample=False,
-            cache_implementation="static",
-            disable_compile=True,
-        )
+        with torch.inference_mode():
+            return model.generate(
+                ids, attention_mask=mask, max_new_tokens=count, do_sample=False, **how
+            )
 
-    ms, out = _difference(run)
+    ms, out = _difference(run, case)
     return ms, [row.astype(np.uint16).tobytes() for row in out[:, longest:].numpy()]
 
 
-def _continuous(model: torch.nn.Module, prompts: list[np.ndarray]) -> tuple[float, list[bytes]]:
+def _continuous(
+    model: torch.nn.Module, prompts: list[np.ndarray], case: Case
+) -> tuple[float, list[bytes]]:
     """`generate_batch`: transformers' own continuous batching over a paged cache."""
     inputs = [p.tolist() for p in prompts]
 
@@ -180,20 +217,27 @@ def _continuous(model: torch.nn.Module, prompts: list[np.ndarray]) -> tuple[floa
         ordered = sorted(out.values(), key=lambda o: int(o.request_id.rpartition("_")[2]))
         return [o.generated_tokens for o in ordered]
 
-    ms, out = _difference(run)
+    ms, out = _difference(run, case)
     return ms, [np.array(row, np.uint16).tobytes() for row in out]
 
 
-def _difference(run) -> tuple[float, object]:  # noqa: ANN001 - a function from tokens to outputs
+_RIVALS = {
+    "dynamic cache": _padded,
+    "static cache": partial(_padded, cache_implementation="static", disable_compile=True),
+    "continuous batching": _continuous,
+}
+
+
+def _difference(run: Callable[[int], Any], case: Case) -> tuple[float, Any]:
     """(ms a token step, outputs of the long run), prefill and start-up taken out."""
     short = 4
     run(short)
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(case.rounds):
         began = time.perf_counter()
         run(short)
         middle = time.perf_counter()
-        out = run(NEW_TOKENS)
+        out = run(case.new_tokens)
         end = time.perf_counter()
-        times.append(((end - middle) - (middle - began)) / (NEW_TOKENS - short))
+        times.append(((end - middle) - (middle - began)) / (case.new_tokens - short))
     return statistics.median(times) * 1e3, out

@@ -9,13 +9,14 @@ from typing import Any
 
 from kvviz import __version__
 from kvviz.bench.allocators import bench_allocators
-from kvviz.bench.engine import bench_engine
+from kvviz.bench.engine import bench_chat, bench_engine
 from kvviz.bench.frame import bench_frame, bench_snapshot
 from kvviz.bench.result import Measured
 from kvviz.errors import ConfigError
 
 BENCHES: dict[str, Callable[[], list[Measured]]] = {
     "engine": bench_engine,
+    "chat": bench_chat,
     "snapshot": bench_snapshot,
     "frame": bench_frame,
     "allocators": bench_allocators,

@@ -18,7 +18,6 @@ from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
 from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Request, Snapshot, Verdict
-from kvviz.shapes import END_OF_TEXT
 
 
 class Engine:
@@ -212,7 +211,7 @@ class Engine:
     def _ended(self, sequence: Sequence, token: int) -> bool:
         if sequence.generated >= sequence.request.output_len:
             return True
-        return self.config.engine.ends == "model" and token == END_OF_TEXT
+        return self.config.engine.ends == "model" and token in self.forward.end_tokens
 
     def _finish(self, sequence: Sequence) -> None:
         self.finished += 1

@@ -46,11 +46,18 @@ def cut(batch: list[Chunk], parts: list[int]) -> list[list[Chunk]]:
 
 
 class Forward(Protocol):
+    """`end_tokens`: those by which the model ends its own text."""
+
+    end_tokens: frozenset[int]
+
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         """Tokens int [sum of the chunks' samples], in the order of the batch."""
 
     def finish(self, request_id: int) -> bytes | None:
-        """The request is done: its generated tokens (2 bytes each), or None when dry."""
+        """The request is done: its generated tokens, or None when dry.
+
+        2 bytes a token, 4 where the vocabulary has more than 65,536.
+        """
 
     def forget(self, request_id: int) -> None:
         """The request was turned away for good."""
@@ -70,6 +77,7 @@ class DryForward:
     """No model, no tensors: a zero for each token asked for."""
 
     move_seconds = 0.0
+    end_tokens: frozenset[int] = frozenset()
 
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         return np.zeros(sum(chunk.samples for chunk in batch), np.int64)

@@ -14,7 +14,7 @@ from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
 from kvviz.model import kernels
 from kvviz.model.rows import Rows
-from kvviz.model.serving import ServingModel
+from kvviz.model.serving import ServingModel, product
 
 ROW_FLOOR = 16
 
@@ -29,6 +29,10 @@ class CpuDecoder:
         self._eps = np.float32(shape.rms_norm_eps)
         self._norms = [
             (layer.norm_attention.numpy(), layer.norm_mlp.numpy()) for layer in model.layers
+        ]
+        self._head_norms = [
+            (layer.norm_q.numpy(), layer.norm_k.numpy()) if shape.qk_norm else None
+            for layer in model.layers
         ]
         self._cos, self._sin = model.cos.numpy(), model.sin.numpy()
         self._kv = [store.planes(i) for i in range(shape.num_hidden_layers)]
@@ -50,11 +54,17 @@ class CpuDecoder:
         attention, an = self._buffer("a", padded, self._heads * shape.head_dim)
         gate_up, gun = self._buffer("gu", padded, 2 * shape.intermediate_size)
         inner, inn = self._buffer("i", padded, shape.intermediate_size)
-        for layer, (norm_1, norm_2), kv in zip(
-            self.model.layers, self._norms, self._kv, strict=True
+        for layer, (norm_1, norm_2), head_norms, kv in zip(
+            self.model.layers, self._norms, self._head_norms, self._kv, strict=True
         ):
             kernels.rms_norm(xn, norm_1, self._eps, hn)
             torch.mm(h, layer.qkv, out=qkv)
+            if layer.qkv_bias is not None:
+                qkv += layer.qkv_bias
+            if head_norms is not None:
+                kernels.head_norms(
+                    qkvn, *head_norms, self._eps, self._heads, shape.num_key_value_heads
+                )
             kernels.rotate_and_store(
                 qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, *kv
             )
@@ -66,6 +76,7 @@ class CpuDecoder:
                 rows.lines,
                 rows.positions,
                 self._heads,
+                shape.sliding_window,
                 self._scores,
                 self._bits,
                 an,
@@ -83,7 +94,9 @@ class CpuDecoder:
         torch.index_select(x, 0, torch.from_numpy(last), out=picked[: len(last)])
         h, hn = self._buffer("h", count, x.shape[1])
         kernels.rms_norm(picked.numpy(), self.model.norm.numpy(), self._eps, hn)
-        return torch.mm(h, self.model.unembed)[: len(last)].numpy()
+        packed = self.model.unembed_packed
+        logits = torch.mm(h, self.model.unembed) if packed is None else product(h, packed)
+        return logits[: len(last)].numpy()
 
     def _buffer(self, name: str, rows: int, width: int) -> tuple[torch.Tensor, np.ndarray]:
         """A reused buffer [rows, width], as torch and as numpy (the same memory)."""

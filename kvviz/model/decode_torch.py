@@ -34,8 +34,12 @@ class TorchDecoder:
         parts = self._sequences(rows)
         heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
         for index, layer in enumerate(model.layers):
-            qkv = (self._norm(x, layer.norm_attention) @ layer.qkv).view(len(x), -1, d)
-            q, k, v = qkv.split((heads, kv_heads, kv_heads), dim=1)
+            qkv = self._norm(x, layer.norm_attention) @ layer.qkv
+            if layer.qkv_bias is not None:
+                qkv = qkv + layer.qkv_bias
+            q, k, v = qkv.view(len(x), -1, d).split((heads, kv_heads, kv_heads), dim=1)
+            if shape.qk_norm:
+                q, k = self._norm(q, layer.norm_q), self._norm(k, layer.norm_k)
             self.store.write(index, slots, rotate(k, cos, sin), v)
             attended = self._attend(index, rotate(q, cos, sin), parts)
             x = x + attended.reshape(len(x), heads * d) @ layer.out
@@ -72,10 +76,14 @@ class TorchDecoder:
             k, v = (t.transpose(0, 1) for t in self.store.read(layer, where))
             count = rows.stop - rows.start
             mask = None
-            if count > 1:  # a prefill chunk: row i sees the tokens up to its own position
-                seen = torch.arange(length, device=q.device)
-                mine = torch.arange(length - count, length, device=q.device)
-                mask = seen[None, :] <= mine[:, None]
+            window = self.model.shape.sliding_window
+            if count > 1 or 0 < window < length:
+                # Row i of a chunk sees the tokens up to its own position, or the last of them
+                seen = torch.arange(length, device=q.device)[None, :]
+                mine = torch.arange(length - count, length, device=q.device)[:, None]
+                mask = seen <= mine
+                if window:
+                    mask &= seen > mine - window
             out[rows] = F.scaled_dot_product_attention(
                 q[rows].transpose(0, 1)[None],
                 k[None].to(q.dtype),

@@ -16,7 +16,6 @@ from kvviz.model.decode_torch import TorchDecoder, rotate
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel
 from kvviz.records import Request, SwappedIn
-from kvviz.shapes import END_OF_TEXT
 
 _POSITION = (1 << 32) - 1
 _TOLERANCE = 1e-3  # layer 0's K recomputed in another batch shape; bfloat16 needs more
@@ -41,7 +40,9 @@ class ModelForward:
         self._prompts = prompts
         self._temperature = temperature
         self._seed = seed
-        self._banned = END_OF_TEXT if bans_end else -1
+        self.end_tokens = model.tokenizer.end_tokens
+        self._banned = np.array(sorted(self.end_tokens) if bans_end else [], np.int64)
+        self._token_type = np.uint16 if model.shape.vocab_size <= 1 << 16 else np.uint32
         decoder = TorchDecoder if plain or model.device.type == "cuda" else CpuDecoder
         self._decoder = decoder(model, store, layout.table)
         self.resident_bytes: int | None = None
@@ -92,17 +93,18 @@ class ModelForward:
         return self.store.move_seconds
 
     def text(self, request_id: int) -> tuple[bytes, bytes]:
-        """Prompt and generated text so far, of a request that is in this lane."""
+        """Prompt and generated text so far in UTF-8, of a request that is in this lane."""
         known = self._known[request_id]
         cut = self._prompt_len[request_id]
         end = cut + self._generated.get(request_id, 0)
-        return _as_text(known[:cut]), _as_text(known[cut:end])
+        decode = self.model.tokenizer.decode
+        return decode(known[:cut].tolist()), decode(known[cut:end].tolist())
 
     def finish(self, request_id: int) -> bytes:
         known = self._known.pop(request_id)
         cut = self._prompt_len.pop(request_id)
         output = known[cut : cut + self._generated.pop(request_id)]
-        return output.astype(np.uint16).tobytes()
+        return output.astype(self._token_type).tobytes()
 
     def forget(self, request_id: int) -> None:
         self.store.forget(request_id)
@@ -173,7 +175,13 @@ class ModelForward:
         device = self.model.device
         x = self.model.embed[torch.from_numpy(tokens.astype(np.int64)).to(device)]
         h = torch.nn.functional.rms_norm(x, (x.shape[1],), layer.norm_attention, shape.rms_norm_eps)
-        k = (h @ layer.qkv[:, heads * d : (heads + kv_heads) * d]).view(-1, kv_heads, d)
+        columns = slice(heads * d, (heads + kv_heads) * d)
+        k = h @ layer.qkv[:, columns]
+        if layer.qkv_bias is not None:
+            k = k + layer.qkv_bias[columns]
+        k = k.view(-1, kv_heads, d)
+        if layer.norm_k is not None:
+            k = torch.nn.functional.rms_norm(k, (d,), layer.norm_k, shape.rms_norm_eps)
         positions = positions.to(device)
         k = rotate(k, self.model.cos[positions, None], self.model.sin[positions, None])
         held, _ = self.store.read(0, slots.to(device))
@@ -185,7 +193,3 @@ def _cut(slots: slice | np.ndarray, start: int, stop: int) -> slice | np.ndarray
     if isinstance(slots, slice):
         return slice(slots.start + start, slots.start + stop)
     return slots[start:stop]
-
-
-def _as_text(tokens: np.ndarray) -> bytes:
-    return bytes(t for t in tokens.tolist() if t < 256)

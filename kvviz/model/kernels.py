@@ -19,6 +19,8 @@ from numba import njit
 
 _OPTIONS = {"cache": True, "nogil": True, "fastmath": True, "boundscheck": False}
 _F = np.float32
+_UNSEEN = _F(-1e30)  # a score so low that its weight is 2**-126; fast maths knows no infinity
+_NEVER_DRAWN = -40.0  # exp(-40) is 4e-18: over a large vocabulary most calls to exp are for these
 
 
 @njit(**_OPTIONS)
@@ -32,6 +34,22 @@ def rms_norm(x, weight, eps, out):
         scale = _F(1) / np.sqrt(total / _F(d) + eps)
         for i in range(d):
             out[n, i] = x[n, i] * scale * weight[i]
+
+
+@njit(**_OPTIONS)
+def head_norms(qkv, q_weight, k_weight, eps, heads, kv_heads):
+    """In place: RMS norm of each query head and each key head (Qwen3). weights [d_h]."""
+    d = len(q_weight)
+    for n in range(qkv.shape[0]):
+        for h in range(heads + kv_heads):
+            weight = q_weight if h < heads else k_weight
+            at = h * d
+            total = _F(0)
+            for i in range(d):
+                total += qkv[n, at + i] * qkv[n, at + i]
+            scale = _F(1) / np.sqrt(total / _F(d) + eps)
+            for i in range(d):
+                qkv[n, at + i] *= scale * weight[i]
 
 
 @njit(**_OPTIONS)
@@ -182,6 +200,7 @@ def attend(
     rows,
     positions,
     heads,
+    window,
     scores,
     bits,
     out,
@@ -189,8 +208,9 @@ def attend(
     """Causal attention of each batch row over its sequence, in place in the store.
 
     qkv [n, ...] with rotated q first; k_rows and v_rows [rows, d_h]; table int32 [sequences,
-    pieces]; rows, positions [n]: the row's line in the table and its position; scores float32
-    [group, longest], bits int32 [longest]: scratch; out [n, heads * d_h].
+    pieces]; rows, positions [n]: the row's line in the table and its position; window: how many
+    last tokens a row sees, 0 for all; scores float32 [group, longest], bits int32 [longest]:
+    scratch; out [n, heads * d_h].
     """
     d = k_rows.shape[1]
     kv_heads = (qkv.shape[1] // d - heads) // 2
@@ -207,6 +227,8 @@ def attend(
             k = k_rows[h * head_step :]
             _scores(q, k, slot_step, line, piece, count, scale, scores)
             for g in range(group):
+                if window:
+                    scores[g, : max(count - window, 0)] = _UNSEEN
                 _softmax(scores[g], count, bits, power)
             v = v_rows[h * head_step :]
             _mix(scores, v, slot_step, line, piece, count, o)
@@ -224,23 +246,25 @@ def sample(logits, temperature, seed, requests, positions, banned, out):
     """out[n] = a token drawn from softmax(logits / temperature); 0 is greedy.
 
     The draw depends on (seed, request, position) only (splitmix64 as a counter), so every lane
-    draws the same token from the same logits. `banned` (a token, or -1) is never drawn.
+    draws the same token from the same logits. `banned` int64 [any]: tokens that are never drawn;
+    their logits are overwritten.
     """
     vocab = logits.shape[1]
     weights = np.empty(vocab, np.float64)
     for n in range(len(requests)):
-        best = -1
-        for i in range(vocab):
-            if i != banned and (best < 0 or logits[n, i] > logits[n, best]):
+        for token in banned:
+            logits[n, token] = -np.inf
+        best = 0
+        for i in range(1, vocab):
+            if logits[n, i] > logits[n, best]:
                 best = i
         out[n] = best
         if temperature <= 0:
             continue
         total = 0.0
         for i in range(vocab):
-            w = 0.0
-            if i != banned:
-                w = np.exp((logits[n, i] - logits[n, best]) / temperature)
+            t = (logits[n, i] - logits[n, best]) / temperature
+            w = np.exp(t) if t > _NEVER_DRAWN else 0.0
             weights[i] = w
             total += w
         key = _mix64(np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(requests[n]))

@@ -1,6 +1,7 @@
 """A plain Llama decoder: the reference that every cached path is compared with.
 
-Parameter names are those of Hugging Face's `LlamaForCausalLM`, so one file of weights serves both.
+Parameter names are those of Hugging Face's `LlamaForCausalLM`, so one file of weights serves both;
+Mistral's, Qwen2's and Qwen3's layers are the same with a window, biases or norms more.
 There is no KV cache here. Shapes use B sequences, T tokens, D hidden size, H query heads,
 G key/value heads and d head dimension.
 """
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kvviz.model.rope import rope_tables
 from kvviz.shapes import ModelShape
 
 INIT_STD = 0.02
@@ -27,18 +29,6 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., size] -> [..., size]."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
-def rope_tables(length: int, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every rotary angle, each [length, head_dim] in float32.
-
-    Both halves of the last axis hold the same d/2 angles: the "rotate half" convention.
-    """
-    exponent = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-    frequency = 1.0 / theta**exponent
-    angle = torch.outer(torch.arange(length, dtype=torch.float32), frequency)
-    angle = torch.cat((angle, angle), dim=-1)
-    return angle.cos(), angle.sin()
 
 
 def rotate_half(x: Tensor) -> Tensor:
@@ -58,30 +48,46 @@ class Attention(nn.Module):
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.head_dim = shape.head_dim
+        self.window = shape.sliding_window
         self.group = shape.num_attention_heads // shape.num_key_value_heads
-        hidden = shape.hidden_size
+        hidden, bias = shape.hidden_size, shape.qkv_bias
         query = shape.num_attention_heads * shape.head_dim
         shared = shape.num_key_value_heads * shape.head_dim
-        self.q_proj = nn.Linear(hidden, query, bias=False)
-        self.k_proj = nn.Linear(hidden, shared, bias=False)
-        self.v_proj = nn.Linear(hidden, shared, bias=False)
+        self.q_proj = nn.Linear(hidden, query, bias=bias)
+        self.k_proj = nn.Linear(hidden, shared, bias=bias)
+        self.v_proj = nn.Linear(hidden, shared, bias=bias)
         self.o_proj = nn.Linear(query, hidden, bias=False)
+        if shape.qk_norm:
+            self.q_norm = RMSNorm(shape.head_dim, shape.rms_norm_eps)
+            self.k_norm = RMSNorm(shape.head_dim, shape.rms_norm_eps)
+        else:
+            self.q_norm = self.k_norm = nn.Identity()
 
     def _heads(self, x: Tensor) -> Tensor:
-        """[B, T, heads * d] -> [B, heads, T, d]."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        """[B, T, heads * d] -> [B, T, heads, d]."""
+        return x.unflatten(-1, (-1, self.head_dim))
+
+    def _mask(self, length: int, device: torch.device) -> Tensor | None:
+        """bool [T, T]: which tokens a token sees; None where causality says it all."""
+        if not 0 < self.window < length:
+            return None
+        seen = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+        return seen.triu(1 - self.window)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """[B, T, D] with [T, d] tables -> [B, T, D]."""
-        q = apply_rope(self._heads(self.q_proj(x)), cos, sin)
-        k = apply_rope(self._heads(self.k_proj(x)), cos, sin)
-        v = self._heads(self.v_proj(x))
+        q = apply_rope(self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2), cos, sin)
+        k = apply_rope(self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2), cos, sin)
+        v = self._heads(self.v_proj(x)).transpose(1, 2)
         # Heads are repeated here because the CPU's fused kernel wants equal head counts.
         k = k.repeat_interleave(self.group, dim=1)
         v = v.repeat_interleave(self.group, dim=1)
+        mask = self._mask(x.shape[1], x.device)
         # Float32 even under autocast: the CPU's bfloat16 backward pass is slower than this one.
         with torch.autocast(x.device.type, enabled=False):
-            mixed = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True)
+            mixed = F.scaled_dot_product_attention(
+                q.float(), k.float(), v.float(), attn_mask=mask, is_causal=mask is None
+            )
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -121,7 +127,7 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
-        self.head_dim, self.theta = shape.head_dim, shape.rope_theta
+        self.shape = shape
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.num_hidden_layers))
         self.norm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
@@ -129,33 +135,63 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, T] int64 -> [B, T, D] after the final norm."""
         x = self.embed_tokens(tokens)
-        cos, sin = rope_tables(tokens.shape[1], self.head_dim, self.theta)
+        # Both halves of a head turn by the same d/2 angles: the "rotate half" convention.
+        cos, sin = (t.repeat(1, 2) for t in rope_tables(self.shape, tokens.shape[1]))
         for layer in self.layers:
             x = layer(x, cos, sin)
         return self.norm(x)
 
 
-def _meta_decoder(shape: ModelShape) -> Decoder:
-    """A decoder without storage: default initialisers would draw from the global generator."""
-    with torch.device("meta"):
-        return Decoder(shape)
-
-
 def parameter_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
-    """Name and size of every weight of a `Llama` of this shape."""
-    named = _meta_decoder(shape).named_parameters(prefix="model")
-    return {name: tuple(parameter.shape) for name, parameter in named}
+    """Name and size of every weight of a `Llama` of this shape, by arithmetic: building one on
+    the meta device to ask it imports seconds' worth of torch."""
+    hidden, inner, d = shape.hidden_size, shape.intermediate_size, shape.head_dim
+    query, shared = shape.num_attention_heads * d, shape.num_key_value_heads * d
+    layer: dict[str, tuple[int, ...]] = {
+        "self_attn.q_proj.weight": (query, hidden),
+        "self_attn.k_proj.weight": (shared, hidden),
+        "self_attn.v_proj.weight": (shared, hidden),
+        "self_attn.o_proj.weight": (hidden, query),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+    }
+    if shape.qkv_bias:
+        layer |= {f"self_attn.{n}_proj.bias": (query if n == "q" else shared,) for n in "qkv"}
+    if shape.qk_norm:
+        layer |= {f"self_attn.{n}_norm.weight": (d,) for n in "qk"}
+    layers = range(shape.num_hidden_layers)
+    found = {
+        "model.embed_tokens.weight": (shape.vocab_size, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    found |= {f"model.layers.{i}.{name}": size for i in layers for name, size in layer.items()}
+    if not shape.tie_word_embeddings:
+        found["lm_head.weight"] = (shape.vocab_size, hidden)
+    return found
 
 
 class Llama(nn.Module):
-    """The language model; its output head is the embedding matrix (tied, stored once)."""
+    """The language model; a tied output head is the embedding matrix, stored once."""
 
     def __init__(self, shape: ModelShape, generator: torch.Generator | None = None) -> None:
         """Random weights drawn from `generator` alone, so a seed fixes them."""
         super().__init__()
         self.shape = shape
-        self.model = _meta_decoder(shape).to_empty(device="cpu")
+        with torch.device("meta"):  # default initialisers would draw from the global generator
+            self.model = Decoder(shape)
+            if not shape.tie_word_embeddings:
+                self.lm_head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
+        self.to_empty(device="cpu")
         self._initialise(generator or torch.Generator().manual_seed(0))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, T] int64 -> logits [B, T, vocab]; position t sees tokens 0..t."""
+        tied = self.shape.tie_word_embeddings
+        head = self.model.embed_tokens if tied else self.lm_head
+        return F.linear(self.model(tokens), head.weight)
 
     @torch.no_grad()
     def _initialise(self, generator: torch.Generator) -> None:
@@ -164,11 +200,9 @@ class Llama(nn.Module):
         for name, parameter in self.named_parameters():
             if name.endswith("norm.weight"):
                 parameter.fill_(1.0)
+            elif name.endswith(".bias"):
+                parameter.zero_()
             else:
                 writes_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
                 std = residual if writes_residual else INIT_STD
                 parameter.normal_(0.0, std, generator=generator)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[B, T] int64 -> logits [B, T, vocab]; position t sees tokens 0..t."""
-        return F.linear(self.model(tokens), self.model.embed_tokens.weight)

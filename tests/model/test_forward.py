@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -20,12 +21,13 @@ from kvviz.engine.recorder import Recorder
 from kvviz.model import kernels
 from kvviz.model.decode_cpu import CpuDecoder
 from kvviz.model.decode_torch import TorchDecoder
-from kvviz.model.forward import END_OF_TEXT, ModelForward
+from kvviz.model.forward import ModelForward
 from kvviz.model.llama import Llama
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel, fuse
+from kvviz.model.tokens import ByteTokenizer
 from kvviz.model.weights import config_of
-from kvviz.shapes import ModelShape
+from kvviz.shapes import END_OF_TEXT, ModelShape
 from tests.conftest import TINY, random_llama, random_prompt
 from tests.helpers import place, request, small
 
@@ -219,8 +221,10 @@ def draw(logits: np.ndarray, temperature: float, *, seed: int = 1, requests: obj
     """One token a row; `requests` and `positions` are numbers or arrays [rows]."""
     rows = len(logits)
     out = np.full(rows, -5, np.int64)
-    kernels.sample(logits, temperature, seed, *(np.broadcast_to(np.asarray(a, np.int64), rows)
-                   .copy() for a in (requests, positions)), banned, out)  # fmt: skip
+    bans = np.array([banned] if banned >= 0 else [], np.int64)
+    kernels.sample(logits.copy(), temperature, seed,
+                   *(np.broadcast_to(np.asarray(a, np.int64), rows).copy()
+                     for a in (requests, positions)), bans, out)  # fmt: skip
     return out
 
 
@@ -289,3 +293,40 @@ def test_draws_of_neighbours_are_independent() -> None:
         expected = 4095 / 256
         assert sum((pairs[a, b] - expected) ** 2 / expected
                    for a in range(16) for b in range(16)) < 331  # fmt: skip
+
+
+class Letters(ByteTokenizer):
+    """Shows each token as a letter, so that text by the wrong tokenizer is seen."""
+
+    end_tokens = frozenset({40, 41})
+
+    def decode(self, tokens: Iterable[int]) -> bytes:
+        return bytes(97 + token % 26 for token in tokens)
+
+
+@pytest.mark.parametrize("ends", ["mix", "model"])
+def test_text_and_ends_are_the_models_own(llama: Llama, ends: str) -> None:
+    """Text comes from another tokenizer, or one of several ends is drawn or overlooked."""
+    model = fuse(TINY, dict(llama.state_dict()), CPU, Letters())
+    run = small({"engine.ends": ends, "engine.temperature": 1.0})
+    layout = LAYOUTS["paged"](run)
+    store = KVStore(TINY, 512, CPU, budget=PoolBudget(1 << 30), poison=True)
+    forward = ModelForward(model, store, layout, prompts=random_prompt, temperature=4.0, seed=3,
+                           bans_end=ends == "mix")  # fmt: skip
+    engine = Engine("paged", layout, forward, run, store.slot_bytes, Recorder(512))
+    asked = [request(i, 5, 100) for i in range(4)]
+    engine.submit(asked)
+    engine.step()
+    prompt, output = forward.text(2)
+    assert prompt == Letters().decode(random_prompt(asked[2]).tolist())
+    assert len(output) == 1
+    while not engine.idle:
+        engine.step()
+    for r in asked:
+        tokens = np.frombuffer(engine.outputs[r.id], np.uint16).tolist()
+        at = [i for i, token in enumerate(tokens) if token in Letters.end_tokens]
+        if ends == "mix":
+            assert (len(tokens), at) == (100, [])
+        else:
+            assert at == [len(tokens) - 1] or (len(tokens), at) == (100, [])
+    assert ends == "mix" or engine.generated < 400

@@ -81,6 +81,15 @@ def test_seed_fixes_the_weights_and_leaves_the_global_generator() -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_parameter_shapes_name_every_weight() -> None:
-    sizes = {name: tuple(tensor.shape) for name, tensor in Llama(ModelShape()).state_dict().items()}
-    assert parameter_shapes(ModelShape()) == sizes
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ModelShape(),
+        ModelShape(tie_word_embeddings=False, head_dim=16, num_hidden_layers=1),
+        ModelShape(qkv_bias=True, num_hidden_layers=1),
+        ModelShape(qk_norm=True, num_hidden_layers=2),
+    ],
+)
+def test_parameter_shapes_name_every_weight(shape: ModelShape) -> None:
+    sizes = {name: tuple(tensor.shape) for name, tensor in Llama(shape).state_dict().items()}
+    assert parameter_shapes(shape) == sizes

@@ -129,7 +129,8 @@ def draw(
 ) -> np.ndarray:
     out = np.empty(len(logits), np.int64)
     requests = np.zeros(len(logits), np.int64)
-    kernels.sample(logits, temperature, seed, requests, positions, banned, out)
+    bans = np.array([banned] if banned >= 0 else [], np.int64)
+    kernels.sample(logits.copy(), temperature, seed, requests, positions, bans, out)
     return out
 
 
