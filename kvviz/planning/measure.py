@@ -11,20 +11,18 @@ fragment more, for a request is larger beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from kvviz.build import build_lanes
 from kvviz.capacity.kvshape import KVShape
 from kvviz.capacity.plan import Plan, gib
 from kvviz.config import RunConfig
-from kvviz.engine.engine import Engine
 from kvviz.errors import ConfigError
-from kvviz.metrics import Breakdown, paper_breakdown, textbook_breakdown
 from kvviz.planning.methods import METHODS, Method
-from kvviz.records import CAPACITY, FRAGMENTED, NEVER, Request
+from kvviz.planning.replay import MOST_IN_SYSTEM, closed, refusals_start, saturate, shares
+from kvviz.records import Request
 from kvviz.workloads.presets import preset_config
 from kvviz.workloads.stream import RequestStream
 
@@ -35,10 +33,6 @@ MOST_REQUESTS = 20_000
 _ROOM = 8  # a scaled pool still holds this many of the longest request
 _MOST_SLOTS = 1 << 22
 _MOST_CONTEXT = 1 << 17
-_MOST_STEPS = 200_000  # of one replay
-_SAMPLES = 64  # snapshots taken for the waste
-_PARTS = ("written", "reserved", "internal", "external")
-_BISECTIONS = 3
 
 
 @dataclass(frozen=True)
@@ -83,15 +77,6 @@ class Measured:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@dataclass
-class _Tally:
-    """Sums over the steps of a replay."""
-
-    running: list[int] = field(default_factory=list)
-    paper: list[Breakdown] = field(default_factory=list)
-    textbook: list[Breakdown] = field(default_factory=list)
 
 
 def measure(
@@ -147,11 +132,14 @@ def _base(plan: Plan, mix: str, seed: int) -> tuple[RunConfig, tuple[str, ...]]:
         "memory.slots": _MOST_SLOTS,
         "memory.context": context,
         "paged.block_size": plan.block_size,
+        "mix.samples": 1,
         "engine.token_budget": 8192,
-        "engine.max_running": 1024,
+        "engine.max_running": MOST_IN_SYSTEM,
         "engine.queue_limit": 1 << 16,
     }
     config = preset.replace(settings)
+    if preset.mix.samples > 1:
+        notes.append(f"one answer a prompt, not {preset.mix.samples}.")
     if config.mix.trace:  # lengths stay the same in a pool that is scaled down
         divide = RequestStream(config.mix, context, seed).scaling.divide
         config = config.replace({"mix.divide": divide})
@@ -162,7 +150,7 @@ def _base(plan: Plan, mix: str, seed: int) -> tuple[RunConfig, tuple[str, ...]]:
 
 def _sample(config: RunConfig, requests: int) -> list[Request]:
     """The first requests of the stream."""
-    mix = _closed(config, 1024).mix
+    mix = closed(config, MOST_IN_SYSTEM).mix
     stream = RequestStream(mix, config.memory.context, config.seed)
     taken: list[Request] = []
     while len(taken) < requests:
@@ -184,7 +172,8 @@ def _outcome(
     slots, most, notes = _pool(plan, divided, unit)
     room = max(_ROOM * max(taken), base.memory.context if method.reservation == "max" else 0)
     scale = max(1, min(round(divided / MOST_AT_ONCE), slots // room))
-    slots = min(slots // scale, _MOST_SLOTS)
+    scale = max(scale, -(-slots // _MOST_SLOTS))
+    slots //= scale
     if slots < max(64, max(taken)):
         return Outcome(name, float(np.mean(taken)), divided, None, 1, slots, 0, 0, {}, None, None,
                        notes=(*notes, "too small a pool to replay."))  # fmt: skip
@@ -195,14 +184,14 @@ def _outcome(
             **method.settings,
             "memory.slots": slots,
             "memory.context": min(base.memory.context, slots),
-            "engine.max_running": min(1024, max(1, most // scale)),
+            "engine.max_running": min(MOST_IN_SYSTEM, max(1, most // scale)),
         }
     )
     expected = divided / scale
-    engine, tally = _saturate(config, expected, len(sample))
-    lowest, clean, verdict = (
-        _refusals_start(config, expected, sample) if rates else (None, None, "")
-    )
+    if expected > MOST_IN_SYSTEM / 1.5:
+        notes = (*notes, f"the replay has {MOST_IN_SYSTEM:,} requests at most: too few to fill it.")
+    engine, tally = saturate(config, expected, len(sample))
+    lowest, clean, verdict = refusals_start(config, expected, sample) if rates else (None, None, "")
     return Outcome(
         name,
         float(np.mean(taken)),
@@ -213,8 +202,8 @@ def _outcome(
         engine.finished,
         engine.counters().preempted,
         dict(engine.counters().refused),
-        _shares(tally.paper),
-        _shares(tally.textbook),
+        shares(tally.paper),
+        shares(tally.textbook),
         lowest and lowest * scale,
         clean and clean * scale,
         verdict,
@@ -243,92 +232,3 @@ def _pool(plan: Plan, divided: float, unit: int) -> tuple[int, int, tuple[str, .
             "no more may run.",
         ),
     )
-
-
-def _saturate(config: RunConfig, expected: float, requests: int) -> tuple[Engine, _Tally]:
-    """More requests than fit, always; counted after the first generation has left."""
-    config = _closed(config, min(1024, int(1.5 * expected) + 8))
-    lanes = build_lanes(config, history=64)
-    (engine,) = lanes.engines.values()
-    warm, tally = 0, _Tally()
-    every = max(1, int(requests / max(expected, 1) * 100 / _SAMPLES))
-    for step in range(_MOST_STEPS):
-        before = engine.finished
-        lanes.step()
-        warm = warm or (step if engine.finished >= expected else 0)
-        if warm:  # those that ended in this step were served in it
-            tally.running.append(len(engine.scheduler.running) + engine.finished - before)
-            if step % every == 0:
-                _look(engine, tally)
-            if engine.finished >= expected + requests:
-                break
-    return engine, tally
-
-
-def _look(engine: Engine, tally: _Tally) -> None:
-    snapshot = engine.snapshot()
-    ask = int(snapshot.waiting_need[0]) if len(snapshot.waiting_need) else 1
-    tally.paper.append(paper_breakdown(snapshot, ask))
-    tally.textbook.append(textbook_breakdown(snapshot))
-
-
-def _shares(parts: list[Breakdown]) -> dict[str, float] | None:
-    if not parts:
-        return None
-    return {
-        name: round(float(np.mean([getattr(p, name) / p.total for p in parts])), 4)
-        for name in _PARTS
-    }
-
-
-def _refusals_start(
-    config: RunConfig, expected: float, sample: list[Request]
-) -> tuple[float | None, float | None, str]:
-    """(lowest rate that refused, highest that did not, first verdict), by doubling and bisection.
-
-    The same requests at every rate, only their gaps shrink.
-    """
-    steps = float(np.mean([request.output_len for request in sample])) + 1
-    rate = min(max(expected / steps / 2, 0.001), 32.0)
-    count = max(len(sample), int(2 * expected))  # fewer would never fill the pool
-    low = high = None
-    verdict = ""
-    while (low is None or high is None) and 0.001 <= rate <= 64:
-        found = _first_refusal(config, rate, count)
-        if found:
-            high, verdict, rate = rate, found, rate / 2
-        else:
-            low, rate = rate, rate * 2
-    if low is None or high is None:
-        return high, low, verdict
-    for _ in range(_BISECTIONS):
-        middle = (low * high) ** 0.5
-        found = _first_refusal(config, middle, count)
-        if found:
-            high, verdict = middle, found
-        else:
-            low = middle
-    return high, low, verdict
-
-
-def _first_refusal(config: RunConfig, rate: float, requests: int) -> str:
-    """The verdict of the first request that memory refused at this rate; '' for none."""
-    config = config.replace({"mix.arrivals": "poisson", "mix.rate": rate})
-    lanes = build_lanes(config, history=64)
-    (engine,) = lanes.engines.values()
-    turns = config.engine.max_running
-    for _ in range(_MOST_STEPS):
-        lanes.step()
-        refused = engine.scheduler.ledger.refused
-        for verdict in (FRAGMENTED, CAPACITY, NEVER):
-            if refused[verdict]:
-                return verdict
-        if engine.scheduler.waiting and len(engine.scheduler.running) >= turns:
-            return CAPACITY  # all the windows and states that were set aside are taken
-        if engine.scheduler.ledger.arrived >= requests:
-            return ""
-    return ""
-
-
-def _closed(config: RunConfig, concurrency: int) -> RunConfig:
-    return config.replace({"mix.arrivals": "closed", "mix.concurrency": concurrency})

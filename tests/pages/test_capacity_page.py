@@ -6,12 +6,10 @@ import json
 
 import pytest
 
-from kvviz.capacity.plan import Ask, GiB, make_plan
+from kvviz.capacity.plan import Ask, make_plan
 from kvviz.capacity.presets import model
 from kvviz.capacity.reader import read_shape
 from kvviz.capacity.sizes import read_sizes
-from kvviz.views.capacity_plan import MODELLED, concurrency, gpu_memory
-from kvviz.views.theme import DARK, LIGHT
 
 PAGE = "pages/capacity.py"
 
@@ -114,29 +112,3 @@ def test_checked_against_the_live_model(visit):
     (told,) = page.success
     assert told.value.endswith(": equal.")
     assert "4 layers × 2 KV heads × 2 × 32 × 4 B = 2,048 B" in told.value
-
-
-def test_memory_bar_adds_up_to_the_card():
-    """A part of the GPU is drawn twice, or not at all."""
-    known = model("Llama-3.1-8B")
-    ask = Ask(parameters=known.parameters, side_gib=2)
-    plan = make_plan(read_shape(known.config), read_sizes(known.config), ask)
-    for theme in (LIGHT, DARK):
-        figure = gpu_memory(plan, theme)
-        sizes = {part["name"]: part["x"][0] for part in figure["data"]}
-        assert sum(sizes.values()) == pytest.approx(80)
-        assert sizes["KV pool"] * GiB == plan.pool_bytes and sizes["side buffers"] == 2
-        hatched = {p["name"] for p in figure["data"] if p["marker"]["pattern"]["shape"]}
-        assert hatched == {"activation peak (modelled)"}
-
-
-def test_modelled_and_measured_differ_in_style():
-    """One is taken for the other, or what was not measured is drawn as 0."""
-    outcomes = [
-        {"name": "contiguous, max", "divided": 3.5, "measured": None},
-        {"name": "paged", "divided": 10.0, "measured": 9.0},
-    ]
-    modelled, measured = concurrency(outcomes, LIGHT)["data"]
-    assert (modelled["x"], measured["x"]) == ([3.5, 10.0], [None, 9.0])
-    assert modelled["marker"]["pattern"]["shape"] == MODELLED
-    assert measured["marker"]["pattern"]["shape"] == ""
