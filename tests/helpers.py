@@ -17,6 +17,7 @@ from kvviz.engine.forward import DryForward, Forward
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Recorder
 from kvviz.records import Event, Region, Request
+from kvviz.workloads.presets import PRESETS
 
 SMALL: dict[str, Any] = {
     "memory.slots": 512,
@@ -104,3 +105,7 @@ def indices(layout: Layout, request_id: int) -> np.ndarray:
     """`layout.slots` as an array of slot numbers, whichever kind it is."""
     where = layout.slots(request_id)
     return np.arange(where.start, where.stop) if isinstance(where, slice) else where
+
+
+# Presets that a dry run serves: one that lets the model end its answers needs the model
+DRY_PRESETS = [n for n, p in PRESETS.items() if p.settings.get("engine.ends") != "model"]

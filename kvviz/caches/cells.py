@@ -107,7 +107,8 @@ class CellsLayout:
         if count > self.free:
             return self._verdict(count)
         holding.claimed += count
-        self._claims.append((request_id, count))
+        if count:
+            self._claims.append((request_id, count))
         self._claimed += count
         return Verdict(ADMITTED, count, self.free, self.admissible)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kvviz.model import smollm2
 
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "model"
+SHIPPED_NAME = "kvviz"
 
 
 class KnownModel(NamedTuple):
@@ -37,5 +38,5 @@ def folder_of(model: str) -> Path:
 
     Making it may take half a minute the first time. Raises CheckpointError.
     """
-    known = KNOWN.get(model)
+    known = KNOWN.get("" if model == SHIPPED_NAME else model)
     return known.folder() if known else Path(model).expanduser()

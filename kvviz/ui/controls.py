@@ -31,6 +31,7 @@ from kvviz.config import (
 )
 from kvviz.errors import ConfigError
 from kvviz.live.runner import FLAT_OUT
+from kvviz.model.known import KNOWN, SHIPPED_NAME
 from kvviz.workloads.lengths import DEFAULT_MIX
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
@@ -285,6 +286,7 @@ def sidebar() -> tuple[RunConfig | None, float]:
         chosen = dict(values)
         st.caption(f"{PRESETS[preset].title}. {PRESETS[preset].story}")
         chosen["lanes"] = ",".join(_lanes(base.lane_names))
+        chosen["model"] = _model(base.model)
         layouts = {LANES[name].layout for name in chosen["lanes"].split(",")}
         for title, controls, owners in GROUPS:
             if owners and not layouts & set(owners):
@@ -346,12 +348,32 @@ def _swap_if_equal(key: str) -> None:
         st.session_state[other] = st.session_state[f"last-{key}"]
 
 
+def _model(default: str) -> str:
+    """A model by name, where what it is made from is installed."""
+    names = {model.name or SHIPPED_NAME: model for model in KNOWN.values()}
+    name = st.selectbox(
+        "Model",
+        list(names),
+        index=list(names).index(default or SHIPPED_NAME),
+        key="model",
+        bind="query-params",
+        help="\n".join(f"- {name}: {model.title}" for name, model in names.items()) + RESTARTS,
+    )
+    missing = names[name].missing()
+    if missing:
+        st.warning(missing)
+        return default
+    return names[name].name
+
+
 def _forget_controls() -> None:
     """Another preset: every control goes to its value there."""
     values = {path: value for path, value, _ in preset_config(st.session_state.preset).walk()}
     for control in CONTROLS:
         if control.key in st.session_state:
             st.session_state[control.key] = values[control.path]
+    if "model" in st.session_state:
+        st.session_state["model"] = values["model"] or SHIPPED_NAME
     for key, name in zip(LANE_KEYS, values["lanes"].split(","), strict=False):
         if key in st.session_state:
             st.session_state[key] = name

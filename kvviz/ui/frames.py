@@ -20,6 +20,7 @@ from kvviz import __version__
 from kvviz.caches.layouts import LANES, lane_config
 from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
+from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns
 from kvviz.views import breakdown, capacity, holes, memory_map, words
 from kvviz.views.number import Number
@@ -215,9 +216,8 @@ def stamp(published: Published) -> str:
     return (
         f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
-        f"{c.contiguous.fit} fit, reserve {c.contiguous.reservation}, compaction "
-        f"{c.contiguous.compaction.replace('_', ' ')} | blocks of {c.paged.block_size} | "
-        f"{published.device} | stream {published.stream_hash}"
+        + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
+        + f"{published.device} | model {c.model or SHIPPED_NAME} | stream {published.stream_hash}"
     )
 
 

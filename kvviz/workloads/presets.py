@@ -177,6 +177,21 @@ PRESETS: dict[str, Preset] = {
         "A range of addresses for each request, memory mapped by the page, beside blocks.",
         {"lanes": "virtual,paged"},
     ),
+    "chat-model": Preset(
+        "A chat model answers",
+        "SmolLM2 135M answers real questions and stops when it has done so.",
+        {
+            "model": "smollm2",
+            "engine.ends": "model",
+            "engine.token_budget": 64,
+            "memory.slots": 4096,
+            "memory.context": 1024,
+            "mix.prompt_mean": 96,
+            "mix.output_mean": 160,
+            "mix.long_prompt": 512,
+            "mix.rate": 0.12,
+        },
+    ),
     "control": Preset(
         "Control: nothing can fragment",
         "All requests are equal and the pool is a multiple of them: every gauge must read 0.",

@@ -9,8 +9,8 @@ from kvviz.build import Backend
 from kvviz.engine.lanes import Lanes
 from kvviz.metrics import balance_of, external_fragmentation
 from kvviz.records import FRAGMENTED
-from kvviz.workloads.presets import PRESETS, preset_config
-from tests.helpers import lanes, run_steps, small
+from kvviz.workloads.presets import preset_config
+from tests.helpers import DRY_PRESETS, lanes, run_steps, small
 
 CONFIGS = {
     "default": {},
@@ -107,7 +107,7 @@ def test_the_default_preset_shows_the_point() -> None:
         assert (series.free - series.admissible).max() > 8192 / 4
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DRY_PRESETS)
 def test_every_preset_keeps_its_books(preset: str) -> None:
     """Counters that do not add up, rows that do not tile the pool."""
     with lanes(preset_config(preset).replace({"dry": True})) as run:

@@ -8,6 +8,7 @@ from kvviz.config import RunConfig
 from kvviz.live.runner import FLAT_OUT
 from kvviz.ui.controls import BLOCKS, CONTEXTS, CONTROLS, POOLS, SPEEDS
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
+from tests.helpers import DRY_PRESETS
 from tests.live.support import until
 
 KINDS = {"select": "selectbox", "steps": "select_slider", "slider": "slider"}
@@ -34,7 +35,7 @@ def test_a_runner_serves_the_page(open_page, runner):
     assert runner().speed == 10.0
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DRY_PRESETS)
 def test_widgets_take_the_values_of_the_preset(open_page, runner, preset):
     """A preset would start with other settings than its name says."""
     page = open_page(preset=preset)

@@ -13,7 +13,7 @@ from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import LIGHT
 from kvviz.views.unusable import unusable
-from kvviz.workloads.presets import PRESETS
+from tests.helpers import DRY_PRESETS
 from tests.views.made import lanes_after, shots_after, snapshot
 
 TORN = [(900, 900, 1), (1500, 0, HOLE), (900, 900, 2), (1200, 0, HOLE)]
@@ -226,7 +226,7 @@ def test_a_full_pool_and_an_empty_one(grain: int) -> None:
     assert empty["requests of r that fit now"].value == ("2 of 2" if grain == 1 else "1 of 2")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DRY_PRESETS)
 def test_every_number_explains_itself(preset: str) -> None:
     """A hover would open an empty box, or two lanes would have other rows."""
     for steps in (0, 250):
