@@ -59,7 +59,7 @@ def engine(name: str, changes: dict[str, Any], forward: Forward | None = None) -
 
 @contextmanager
 def lanes(
-    run: RunConfig, backend: Backend | None = None, names: tuple[str, ...] = ("contiguous", "paged")
+    run: RunConfig, backend: Backend | None = None, names: tuple[str, ...] = ()
 ) -> Iterator[Lanes]:
     """Lanes that give their memory back at the end of the test."""
     built = build_lanes(run, backend, names)
