@@ -20,7 +20,8 @@ MODELS_FILE = Path(__file__).resolve().parents[2] / "data" / "models.json"
 
 @dataclass(frozen=True)
 class Model:
-    """config: the fields of config.json that matter here. parameters: of all experts."""
+    """config: the fields of config.json that matter here. parameters: of all experts.
+    source: where the fields come from, or can be compared."""
 
     name: str
     config: Mapping[str, Any]

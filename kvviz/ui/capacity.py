@@ -125,7 +125,7 @@ def _which_model() -> tuple[str, Mapping[str, Any] | None]:
                      on_change=_take_what_follows)  # fmt: skip
     if chosen != OWN:
         known = model(chosen)
-        st.caption(f"Source: {known.source}.")
+        st.caption(f"Figures: {known.source}.")
         return known.name, known.config
     file = st.file_uploader("A model's config.json", type="json", key="config-file")
     text = st.text_area("or paste it", key="config-text", placeholder="{ … }", height=120)
