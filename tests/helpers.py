@@ -109,3 +109,6 @@ def indices(layout: Layout, request_id: int) -> np.ndarray:
 
 # Presets that a dry run serves: one that lets the model end its answers needs the model
 DRY_PRESETS = [n for n, p in PRESETS.items() if p.settings.get("engine.ends") != "model"]
+# One preset for each pair of lanes, and those whose memory looks like no other's
+PAIRS = ("chat-and-documents", "buddy", "llama-cpp", "system-prompts", "parallel-samples", "swap",
+         "virtual", "control")  # fmt: skip

@@ -7,7 +7,7 @@ the command line takes: Streamlit writes an option into the address as it is sho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -277,6 +277,12 @@ CONTROLS = tuple(control for _, controls, _ in GROUPS for control in controls)
 LANE_KEYS = ("left", "right")
 
 
+def groups_for(lanes: Iterable[str]) -> list[tuple[str, tuple[Control, ...]]]:
+    """The groups that are of any use to these lanes."""
+    layouts = {LANES[name].layout for name in lanes}
+    return [(t, controls) for t, controls, owners in GROUPS if not owners or layouts & set(owners)]
+
+
 def sidebar() -> tuple[RunConfig | None, float]:
     """Draw the controls. (settings, or None when they contradict; steps a second)"""
     with st.sidebar:
@@ -287,10 +293,7 @@ def sidebar() -> tuple[RunConfig | None, float]:
         st.caption(f"{PRESETS[preset].title}. {PRESETS[preset].story}")
         chosen["lanes"] = ",".join(_lanes(base.lane_names))
         chosen["model"] = _model(base.model)
-        layouts = {LANES[name].layout for name in chosen["lanes"].split(",")}
-        for title, controls, owners in GROUPS:
-            if owners and not layouts & set(owners):
-                continue
+        for title, controls in groups_for(chosen["lanes"].split(",")):
             st.markdown(f"**{title}**")
             for control in controls:
                 if control.shown(chosen):

@@ -6,9 +6,9 @@ import pytest
 
 from kvviz.config import RunConfig
 from kvviz.live.runner import FLAT_OUT
-from kvviz.ui.controls import BLOCKS, CONTEXTS, CONTROLS, POOLS, SPEEDS
+from kvviz.ui.controls import BLOCKS, CONTEXTS, CONTROLS, POOLS, SPEEDS, groups_for
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
-from tests.helpers import DRY_PRESETS
+from tests.helpers import PAIRS
 from tests.live.support import until
 
 KINDS = {"select": "selectbox", "steps": "select_slider", "slider": "slider"}
@@ -20,9 +20,12 @@ def test_the_page_shows_all_controls(open_page, script):
     page = open_page(script)
     assert quiet(page)
     values = dict_of(preset_config(DEFAULT_PRESET))
-    shown = {control.key for control in CONTROLS if control.shown(values)}
-    assert {"preset", "speed"} | shown == keys(page)
-    assert {c.key for c in CONTROLS} - shown == {"burst", "conc"}
+    groups = groups_for(("contiguous", "paged"))
+    shown = {c.key for _, controls in groups for c in controls if c.shown(values)}
+    assert {"preset", "speed", "left", "right", "model"} | shown == keys(page)
+    assert {"burst", "conc", "buffers", "page", "wasted", "prefixlen"} <= (
+        {c.key for c in CONTROLS} - shown
+    )
     assert len(page.sidebar.caption) == 1
 
 
@@ -35,14 +38,15 @@ def test_a_runner_serves_the_page(open_page, runner):
     assert runner().speed == 10.0
 
 
-@pytest.mark.parametrize("preset", DRY_PRESETS)
+@pytest.mark.parametrize("preset", PAIRS)
 def test_widgets_take_the_values_of_the_preset(open_page, runner, preset):
     """A preset would start with other settings than its name says."""
     page = open_page(preset=preset)
     assert quiet(page)
     values = dict_of(preset_config(preset))
+    of_use = [c for _, controls in groups_for(values["lanes"].split(",")) for c in controls]
     for control in CONTROLS:
-        if control.shown(values):
+        if control in of_use and control.shown(values):
             assert values[control.path] == widget(page, control).value, control.key
         else:
             assert control.key not in keys(page)

@@ -15,6 +15,7 @@ from kvviz.views.memory_map import COLOUR_BY, memory_map
 from kvviz.views.theme import DARK, LIGHT, THEMES
 from kvviz.views.unusable import unusable
 from kvviz.workloads.presets import PRESETS
+from tests.helpers import PAIRS
 from tests.live.support import dry, publish
 from tests.views.made import lanes_after, snapshot
 
@@ -30,11 +31,6 @@ HAND_MADE = {
     ),
     "paged": snapshot([(8, 8, 1), (8, 0, HOLE), (8, 3, 1), (8, 0, HOLE)], grain=8),
 }
-
-
-# One preset for each pair of lanes, and those whose memory looks like no other's
-PAIRS = ("chat-and-documents", "buddy", "llama-cpp", "system-prompts", "parallel-samples", "swap",
-         "virtual", "control")  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", [0, 1, 250])
