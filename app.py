@@ -16,4 +16,6 @@ if get_script_run_ctx(suppress_warning=True) is None:
 else:
     st.set_page_config(page_title="kvviz", page_icon=str(ICON), layout="wide")
     page_style()
-    st.navigation([st.Page("pages/live.py", title="Live", default=True)], position="hidden").run()
+    live = st.Page("pages/live.py", title="Live", default=True)
+    replay = st.Page("pages/replay.py", title="Replay")
+    st.navigation([live, replay], position="hidden").run()

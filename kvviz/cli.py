@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | trace | bench | train | presets`.
+"""The command line: `python -m kvviz run | replay | trace | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -14,6 +14,7 @@ from pathlib import Path
 from kvviz import __version__
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
+from kvviz.replay.command import add_replay
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
@@ -74,9 +75,14 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("--json", metavar="FILE", help="write the numbers (- for standard output)")
     trace.set_defaults(command=_trace)
 
+    add_replay(commands)
+
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
-        "what", nargs="*", metavar="engine|snapshot|frame|allocators", help="all of them by default"
+        "what",
+        nargs="*",
+        metavar="engine|snapshot|frame|allocators|replay",
+        help="all of them by default",
     )
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)

@@ -18,7 +18,7 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench"}
+COMMAND = DRIVE | {"live", "bench", "replay"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -36,6 +36,7 @@ SEES: dict[str, set[str] | None] = {
     "report": MODEL,
     "build": BUILD,
     "live": DRIVE,
+    "replay": DRIVE,
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes"},
@@ -47,7 +48,7 @@ SEES: dict[str, set[str] | None] = {
 # Packages with a place of their own: prefixes of the modules that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.caches.virtual_store", "kvviz.bench"),
-    "numba": ("kvviz.model.kernels",),
+    "numba": ("kvviz.model.kernels", "kvviz.replay.kernels"),
     "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),
