@@ -29,6 +29,7 @@ $(VENV)/bin/python:
 $(VENV)/.installed: requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m kvviz run --steps 30 --set memory.slots=2048 > /dev/null
+	$(BIN)/python -m kvviz replay bursts --requests 20 > /dev/null
 	touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed

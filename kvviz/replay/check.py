@@ -8,13 +8,12 @@ import numpy as np
 
 from kvviz.config import RunConfig
 from kvviz.errors import ConfigError
-from kvviz.replay.lanes import LaneSpec
 from kvviz.replay.load import Load
 from kvviz.replay.plain import PlainLane
 from kvviz.replay.support import why_plain
 
 CHECKED = 20_000  # requests, the first of the trace
-_EVENTS_A_REQUEST = 64
+_SPARE = 64  # room for events too many
 
 # Settings under which each supported policy is checked, over those of the lane
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -47,7 +46,9 @@ class Equality(NamedTuple):
     fast_seconds: float
 
 
-def compare(load: Load, config: RunConfig, layout: str, slot_bytes: int = 1) -> Equality:
+def compare(
+    load: Load, config: RunConfig, layout: str, slot_bytes: int = 1, *, ids: bool = False
+) -> Equality:
     """Run both ways to the end and compare events, counts, sums, samples and times."""
     from kvviz.replay.fast import FastLane
 
@@ -56,18 +57,9 @@ def compare(load: Load, config: RunConfig, layout: str, slot_bytes: int = 1) -> 
     plain = PlainLane(load, config, layout, slot_bytes, events=True)
     plain.serve()
     events = plain.events()
-    fast = FastLane(load, config, layout, events=len(events) + _EVENTS_A_REQUEST)
+    fast = FastLane(load, config, layout, events=len(events) + _SPARE, ids=ids)
     fast.serve()
     return Equality(len(events), plain.step, difference(plain, fast), plain.seconds, fast.seconds)
-
-
-def compare_all(load: Load, base: RunConfig) -> dict[str, Equality]:
-    """Every supported policy, on the first `CHECKED` requests."""
-    first = load.first(CHECKED)
-    return {
-        name: compare(first, base.replace(changes), layout)
-        for name, (layout, changes) in VARIANTS.items()
-    }
 
 
 def difference(plain: Any, fast: Any) -> str:
@@ -86,8 +78,3 @@ def difference(plain: Any, fast: Any) -> str:
         if not np.array_equal(one, other):
             return f"{name}: {one} step by step, {other} by events"
     return ""
-
-
-def specs_of(specs: list[LaneSpec]) -> list[LaneSpec]:
-    """Those that run from event to event."""
-    return [spec for spec in specs if not why_plain(spec.layout, spec.config)]

@@ -56,14 +56,21 @@ class Arrays(NamedTuple):
 
 
 class FastLane:
-    """One lane under way. `replay.support.why_plain` has said that its settings can be."""
+    """One lane under way. `replay.support.why_plain` has said that its settings can be.
 
-    def __init__(self, load: Load, config: RunConfig, layout: str, *, events: int = 0) -> None:
+    events: room for so many; none are kept by default. ids: keep which blocks a sequence has,
+    which `snapshot` of a paged lane needs.
+    """
+
+    def __init__(
+        self, load: Load, config: RunConfig, layout: str, *, events: int = 0, ids: bool = False
+    ) -> None:
         self.load, self.config = load, config
         self.paged = layout == "paged"
         self.seconds = 0.0
         self.done = False
         self.arrays = _arrays(load, config, self.paged, events)
+        self.arrays.p[k.IDS] = ids
 
     @property
     def step(self) -> int:
@@ -132,6 +139,7 @@ class FastLane:
     def snapshot(self, slot_bytes: int) -> Snapshot:
         """The memory after the last step, as `engine.Engine.snapshot` gives it."""
         a, s = self.arrays, self.arrays.s
+        assert a.p[k.IDS] or not self.paged, "a map of blocks needs ids=True"
         running = np.array(_walk(a.q, int(a.ends[k.RUN, 0]), k.A_NEXT), np.int64)
         waiting = _walk(a.q, int(a.ends[k.WAIT, 0]), k.A_NEXT, WAITING_SHOWN)
         q = a.q.astype(np.int64)[running] if len(running) else np.zeros((0, k.COLUMNS), np.int64)
@@ -152,7 +160,7 @@ class FastLane:
             q[:, k.LIFE],
             q[:, k.HELD],
             q[:, k.PROMPT],
-            q[:, k.FIRST],
+            q[:, k.SINCE],
             waiting_id=np.array(waiting, np.int64),
             waiting_need=np.array(needs, np.int64),
             head=self._head(waiting),

@@ -32,7 +32,7 @@ _INNER = {
 # known (0: as many as tokens are). A to C: the lists it stands in, previous and next. What a
 # crossing touches comes first: rows of 128 bytes keep it in one line of the processor's cache.
 TURN, BASE, TAIL, HELD, STATE, LIFE, A, A_NEXT, B, B_NEXT, C, C_NEXT = range(12)
-PROMPT, ASK, ARRIVAL, TOKENS, WRITTEN, REFUSED, FIRST, DONE, START, GRANT = range(12, 22)
+PROMPT, ASK, ARRIVAL, TOKENS, WRITTEN, REFUSED, FIRST, DONE, START, GRANT, SINCE = range(12, 23)
 COLUMNS = 32
 
 # States
@@ -45,9 +45,10 @@ WAIT, RUN, UNJUDGED, FILL, PHASES = range(5)
 # Kinds of memory
 PAGED, FIRST_FIT, BEST_FIT = range(3)
 
-# Settings in `p` int64
-KIND, GRAIN, BUDGET, MOST, CHUNK, QUEUE, CAPACITY, WATERMARK, GROWS, CAP, RING = range(11)
-SETTINGS = 11
+# Settings in `p` int64. IDS: keep which blocks a sequence has. Only a map needs that, and it is
+# half of the time.
+KIND, GRAIN, BUDGET, MOST, CHUNK, QUEUE, CAPACITY, WATERMARK, GROWS, CAP, RING, IDS = range(12)
+SETTINGS = 12
 
 # Scalars in `s` int64
 STEP, CURSOR, FREE, RUNNING, WAITS, DECODES, TURNS, TOP, HOLES, WROTE, GENERATED = range(11)
@@ -346,6 +347,10 @@ def _take(p, s, q, link, i, size):
     count = size // p[GRAIN]
     if count <= 0:
         return
+    s[FREE] -= size
+    if not p[IDS]:
+        q[i, HELD] += size
+        return
     first = s[TOP]
     last = first
     for _ in range(count - 1):
@@ -357,7 +362,6 @@ def _take(p, s, q, link, i, size):
         q[i, START] = first
     q[i, TAIL] = last
     q[i, HELD] += size
-    s[FREE] -= size
 
 
 @njit(**_INNER)
@@ -365,10 +369,10 @@ def _release(p, s, q, link, tree, keys, size_of, low_of, i):
     size = np.int64(q[i, HELD])
     q[i, HELD] = 0
     if p[KIND] == PAGED:
-        if size:  # the head of the sequence is handed out first
+        s[FREE] += size
+        if size and p[IDS]:  # the head of the sequence is handed out first
             link[q[i, TAIL]] = s[TOP]
             s[TOP] = q[i, START]
-            s[FREE] += size
     elif size:
         _give_back(p, s, tree, keys, size_of, low_of, np.int64(q[i, START]), size)
 
@@ -520,10 +524,11 @@ def _continue_running(p, s, q, ends, link, tree, keys, size_of, low_of, log):
         prefills = cross < 0 or (fill >= 0 and q[fill, TURN] < q[cross, TURN])
         if not prefills and p[KIND] == PAGED and s[FREE] >= p[GRAIN]:
             # Nearly all crossings end here, without the cost of a call with so many arrays
-            block = s[TOP]
-            s[TOP] = link[block]
-            link[q[cross, TAIL]] = block
-            q[cross, TAIL] = block
+            if p[IDS]:
+                block = s[TOP]
+                s[TOP] = link[block]
+                link[q[cross, TAIL]] = block
+                q[cross, TAIL] = block
             q[cross, HELD] += p[GRAIN]
             s[FREE] -= p[GRAIN]
             cross = q[cross, B_NEXT]
@@ -611,6 +616,7 @@ def _start(s, q, ends, i, count):
     q[i, STATE] = PREFILL
     q[i, WRITTEN] = count
     s[WROTE] += count
+    q[i, SINCE] = s[STEP]
     if q[i, FIRST] < 0:
         q[i, FIRST] = s[STEP]
     s[RUNNING] += 1

@@ -45,14 +45,17 @@ class Lane(Protocol):
     def snapshot(self, slot_bytes: int) -> Snapshot: ...
 
 
-def open_lane(load: Load, spec: LaneSpec, slot_bytes: int, *, plain: bool = False) -> Lane:
-    """From event to event where that is exact, else (or with `plain`) step by step."""
+def open_lane(
+    load: Load, spec: LaneSpec, slot_bytes: int, *, plain: bool = False, for_map: bool = False
+) -> Lane:
+    """From event to event where that is exact, else (or with `plain`) step by step. Only a lane
+    opened `for_map` can be asked for a snapshot."""
     why = "asked for" if plain else why_plain(spec.layout, spec.config)
     if why:
         return PlainLane(load, spec.config, spec.layout, slot_bytes, why=why)
     from kvviz.replay.fast import FastLane  # loads numba
 
-    return FastLane(load, spec.config, spec.layout)
+    return FastLane(load, spec.config, spec.layout, ids=for_map)
 
 
 def replay(
@@ -85,7 +88,7 @@ def replay(
 
 def snapshot_at(load: Load, spec: LaneSpec, slot_bytes: int, step: int) -> Snapshot:
     """The memory after `step` steps, found by serving that far anew."""
-    lane = open_lane(load, spec, slot_bytes)
+    lane = open_lane(load, spec, slot_bytes, for_map=True)
     lane.serve(until=max(step, 1))
     return lane.snapshot(slot_bytes)
 

@@ -28,7 +28,7 @@ def test_events_are_equal(variant, engine):
     layout, changes = VARIANTS[variant]
     found = compare(drawn(3), base({**changes, **ENGINES[engine]}), layout)
     assert found.difference == ""
-    assert found.events > 180
+    assert found.events >= 180  # arrive, admit, finish
 
 
 def test_the_pressure_is_real():
@@ -77,7 +77,7 @@ def test_any_settings(changes, layout, rows, slots):
     """Some corner of the step rule would differ: budgets, blocks of 1, requests that never fit."""
     made = load(sorted(rows), context=256 if slots >= 256 else slots)
     config = base(changes, slots=slots, context=min(slots, 256))
-    assert compare(made, config, layout).difference == ""
+    assert compare(made, config, layout, ids=slots % 2 == 0).difference == ""
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -86,14 +86,22 @@ def test_the_map_is_the_engines(variant, step):
     """The picture of a moment would show other blocks than the engine gave."""
     layout, changes = VARIANTS[variant]
     plain = PlainLane(drawn(3), base(changes), layout, 1)
-    fast = FastLane(drawn(3), base(changes), layout)
+    fast = FastLane(drawn(3), base(changes), layout, ids=True)
     plain.serve(until=step)
     fast.serve(until=step)
     one, other = plain.snapshot(1), fast.snapshot(1)
     other.check()
     for name in ("start", "size", "used", "owner", "refs"):
         assert np.array_equal(getattr(one.columns, name), getattr(other.columns, name)), name
-    for name in ("seq_id", "seq_used", "seq_life", "seq_held", "waiting_id", "waiting_need"):
+    for name in (
+        "seq_id",
+        "seq_used",
+        "seq_life",
+        "seq_held",
+        "seq_since",
+        "waiting_id",
+        "waiting_need",
+    ):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert (one.step, one.admissible, one.free) == (other.step, other.admissible, other.free)
     assert one.counters == other.counters

@@ -116,17 +116,7 @@ def test_what_must_run_step_by_step(lane, changes, why):
 
 def test_every_lane_is_replayed():
     """A lane would fail, or lose requests on its way."""
-    names = [
-        "contiguous",
-        "buddy",
-        "tlsf",
-        "split",
-        "cells",
-        "scattered",
-        "paged",
-        "prefix",
-        "virtual",
-    ]
+    names = list(LANES)
     made = drawn(4, rows=25)
     specs = lane_specs(names, base())
     results = replay(made, specs, 2048)
