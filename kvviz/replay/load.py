@@ -121,7 +121,8 @@ def from_trace(
             "generated as Poisson."
         )
     context = context or _context(trace, slots)
-    trace = scale_to(trace, context, divide=1)
+    if int((trace.prompt + trace.output).max()) - 1 > context:
+        trace = scale_to(trace, context, divide=1)
     since = (trace.arrival_s - trace.arrival_s[0]) * (1000 / step_ms)
     if since[-1] >= MOST_STEPS:
         raise TraceError(

@@ -148,18 +148,18 @@ class PlainLane:
         self._sums += np.array(now, float) * (until - step)
         self._busy[len(s.running)] += until - step
         at = -(-step // self._stride) * self._stride
+        parts = paper_breakdown(self.engine.snapshot(), self._ask()) if at < until else None
         while at < until:
-            self._sample(at, now)
+            self._sample((at, *now, self.engine.generated, parts.internal, parts.external))
             at = (at // self._stride + 1) * self._stride
 
-    def _sample(self, step: int, now: tuple[int, ...]) -> None:
+    def _sample(self, row: tuple[int, ...]) -> None:
         if len(self._samples) == POINTS:
             del self._samples[1::2]
             self._stride *= 2
-            if step % self._stride:
+            if row[0] % self._stride:
                 return
-        parts = paper_breakdown(self.engine.snapshot(), self._ask())
-        self._samples.append((step, *now, self.engine.generated, parts.internal, parts.external))
+        self._samples.append(row)
 
     def _ask(self) -> int:
         """Slots that the next request needs: the head of the queue, else who arrives next."""

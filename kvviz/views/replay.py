@@ -13,7 +13,7 @@ from kvviz.records import REFUSALS
 from kvviz.views.theme import Figure, Theme, axis, faded, layout
 
 HEIGHT = 240
-_MARGIN = (52, 10, 8, 38)
+_MARGIN = (52, 10, 28, 38)
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 Lanes = Mapping[str, Mapping[str, Any]]
@@ -118,6 +118,8 @@ def _figure(theme: Theme, data: list[dict], x: str, y: str, **more: Any) -> Figu
             margin=_MARGIN,
             xaxis=axis(theme, x, tickformat="" if not x else "~s", nticks=8),
             yaxis=axis(theme, y, tickformat="~s", nticks=6, rangemode="tozero"),
+            showlegend=True,
+            legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": 11}},
             **{"hovermode": "x", **more},
         ),
     }

@@ -15,9 +15,13 @@ def page(root, monkeypatch) -> AppTest:
 
 
 def finished(page: AppTest) -> AppTest:
-    """The page once its job is done."""
+    """The page once its job is done, and its map."""
     page.session_state["replay"].join(60)
-    return page.run()
+    page.run()
+    if "map_job" in page.session_state:
+        page.session_state["map_job"].join(60)
+        page.run()
+    return page
 
 
 def asked(page: AppTest, requests: int = 60) -> AppTest:

@@ -72,7 +72,7 @@ CHANGES = st.fixed_dictionaries(
     ),
     st.integers(80, 400),
 )
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_any_settings(changes, layout, rows, slots):
     """Some corner of the step rule would differ: budgets, blocks of 1, requests that never fit."""
     made = load(sorted(rows), context=256 if slots >= 256 else slots)
