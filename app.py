@@ -23,6 +23,7 @@ else:
     page_style()
     pages = [
         st.Page("pages/live.py", title="Live", default=True),
+        st.Page("pages/replay.py", title="Replay"),
         st.Page("pages/scenario.py", title="Scenarios"),
         st.Page("pages/capacity.py", title="Capacity"),
     ]

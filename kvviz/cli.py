@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | trace | scenario | capacity | bench | train | presets`.
+"""The command line: `python -m kvviz run | replay | trace | scenario | capacity | ...`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -15,6 +15,7 @@ from kvviz import __version__
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.planning.arguments import add_arguments
+from kvviz.replay.command import add_replay
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
@@ -91,9 +92,14 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(capacity)
     capacity.set_defaults(command=_capacity)
 
+    add_replay(commands)
+
     bench = commands.add_parser("bench", help="measure, and print ratios")
     bench.add_argument(
-        "what", nargs="*", metavar="engine|chat|snapshot|frame|allocators", help="all by default"
+        "what",
+        nargs="*",
+        metavar="engine|chat|snapshot|frame|allocators|replay",
+        help="all of them by default",
     )
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)

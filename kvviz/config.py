@@ -105,7 +105,7 @@ class Mix:
 class Memory:
     """The pool of each lane."""
 
-    slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=1 << 22)
+    slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=1 << 26)
     context: int = setting(
         2048, "longest request served: prompt + output - 1", live=False, low=16, high=1 << 17
     )
@@ -225,7 +225,7 @@ class Engine:
     """Continuous batching, the same for every lane."""
 
     token_budget: int = setting(
-        256, "tokens a step, prefill chunks and decodes together", low=1, high=8192
+        256, "tokens a step, prefill chunks and decodes together", low=1, high=1 << 17
     )
     max_running: int = setting(64, "sequences served at once", low=1, high=MOST_RUNNING)
     chunk: int = setting(
@@ -256,7 +256,7 @@ class Engine:
         high=1 << 22,
     )
     queue_limit: int = setting(
-        64, "requests that may wait; one more is turned away", low=1, high=1 << 16
+        64, "requests that may wait; one more is turned away", low=1, high=1 << 23
     )
     ends: str = setting(
         "mix",

@@ -18,7 +18,7 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench", "scenario", "planning"}
+COMMAND = DRIVE | {"live", "bench", "scenario", "planning", "replay"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -39,6 +39,7 @@ SEES: dict[str, set[str] | None] = {
     "build": BUILD,
     "live": DRIVE,
     "planning": DRIVE | {"capacity"},
+    "replay": DRIVE,
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes", "capacity"},
@@ -50,7 +51,7 @@ SEES: dict[str, set[str] | None] = {
 # Packages with a place of their own: prefixes of the modules that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.caches.virtual_store", "kvviz.bench"),
-    "numba": ("kvviz.model.kernels",),
+    "numba": ("kvviz.model.kernels", "kvviz.replay.kernels"),
     "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),

@@ -11,6 +11,7 @@ from kvviz import __version__
 from kvviz.bench.allocators import bench_allocators
 from kvviz.bench.engine import bench_chat, bench_engine
 from kvviz.bench.frame import bench_frame, bench_snapshot
+from kvviz.bench.replay import bench_replay
 from kvviz.bench.result import Measured
 from kvviz.errors import ConfigError
 
@@ -20,6 +21,7 @@ BENCHES: dict[str, Callable[[], list[Measured]]] = {
     "snapshot": bench_snapshot,
     "frame": bench_frame,
     "allocators": bench_allocators,
+    "replay": bench_replay,
 }
 
 

@@ -1,0 +1,145 @@
+"""`python -m kvviz replay`: its options, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvviz.errors import ConfigError, KvvizError
+from kvviz.replay.load import STEP_MS, Load, load_of
+from kvviz.replay.sizes import DEFAULT_MODEL, SLOT_BYTES, slot_bytes_of, slots_in
+
+_HELP = f"""\
+Serve a trace's requests through dry lanes (memory only) and compare them.
+
+FILE is any file of requests (see `trace`), the name of a fitted mix (drawn with its lengths
+undivided) or a preset. Arrivals in seconds become steps of --step-ms, {STEP_MS:g} ms unless said
+otherwise: an assumption, for nothing here computes tokens.
+
+The pool: --slots, or --gpu-memory (GiB of KV memory) and --model; a preset has its own.
+A lane: NAME, or OWN_NAME=NAME,a.b=value,... with settings that hold in it alone."""
+
+
+def add_replay(commands: Any) -> None:
+    """Register the command with an argparse sub-parser collection."""
+    parser = commands.add_parser(
+        "replay",
+        help="serve a trace of requests, dry, at the size of a real server",
+        description=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="FILE|MIX|PRESET")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=", ".join(SLOT_BYTES))
+    parser.add_argument("--gpu-memory", type=float, metavar="GiB", help="KV memory (default 16)")
+    parser.add_argument("--slots", type=int, help="slots in each lane's pool")
+    parser.add_argument("--lane", action="append", default=[], metavar="NAME[=LANE,a.b=value,...]")
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="a.b=value", dest="settings",
+        help="settings of all lanes (see `run --help`)",
+    )  # fmt: skip
+    parser.add_argument("--requests", type=int, metavar="N", help="the first N")
+    parser.add_argument("--rate", type=float, help="requests a second, in place of the trace's")
+    parser.add_argument("--step-ms", type=float, default=STEP_MS, help="length of a step")
+    parser.add_argument("--context", type=int, help="longest request; longer ones are cut")
+    parser.add_argument("--unit", help="unit of the file's arrivals (s, ms, us, ns)")
+    parser.add_argument("--plain", action="store_true", help="step by step in every lane")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare events with the step-by-step engine for every policy, on up to 20,000",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report (- for standard output)")
+    parser.set_defaults(command=run_replay)
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    """Exit status: 0, or 1 when a check found a difference."""
+    from kvviz.replay.lanes import base_of, is_preset, lane_specs
+    from kvviz.replay.replay import replay, replay_report, table
+
+    slot_bytes = slot_bytes_of(args.model)
+    given = args.slots is not None or args.gpu_memory is not None
+    slots = _slots(args, slot_bytes) if given or not is_preset(args.source) else None
+    load = load_of(
+        args.source,
+        slots=slots or 0,
+        rows=args.requests,
+        rate=args.rate,
+        step_ms=args.step_ms,
+        context=args.context,
+        unit=args.unit,
+    )
+    base = base_of(args.source, slots, load.context, args.settings)
+    if args.check:
+        return _check(load, base)
+    specs = lane_specs(args.lane, base)
+    results = replay(load, specs, slot_bytes, _told(), plain=args.plain)
+    report = replay_report(load, specs, results, slot_bytes)
+    if args.json != "-":
+        print(table(report))
+    _write(report, args.json)
+    return 0
+
+
+def _slots(args: argparse.Namespace, slot_bytes: int) -> int:
+    if args.slots is not None and args.gpu_memory is not None:
+        raise ConfigError("--slots and --gpu-memory both say how large the pool is: give one.")
+    if args.slots is not None:
+        return args.slots
+    return slots_in(16.0 if args.gpu_memory is None else args.gpu_memory, slot_bytes)
+
+
+def _check(load: Load, base: Any) -> int:
+    from kvviz.replay.check import CHECKED, VARIANTS, compare
+
+    first = load.first(CHECKED)
+    equal = True
+    for name, (layout, changes) in VARIANTS.items():
+        found = compare(first, base.replace(changes), layout)
+        equal &= not found.difference
+        print(
+            f"{name:20} {found.events:>10,} events, {found.steps:>9,} steps: "
+            f"{found.difference or 'equal'} ({found.plain_seconds:.1f} s, "
+            f"{found.fast_seconds:.3f} s)",
+            flush=True,
+        )
+    return 0 if equal else 1
+
+
+def _told() -> Callable[[Any], bool] | None:
+    """Progress on standard error, at most five times a second; none where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+    last = 0.0
+
+    def watch(progress: Any) -> bool:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > 0.2:
+            last = now
+            left = "" if progress.seconds_left is None else f", {progress.seconds_left:,.0f} s left"
+            print(
+                f"\r{progress.lane}: {progress.done:,} of {progress.of:,}{left}\033[K",
+                end="", file=sys.stderr, flush=True,
+            )  # fmt: skip
+        return True
+
+    return watch
+
+
+def _write(report: dict[str, Any], where: str | None) -> None:
+    if where is None:
+        return
+    text = json.dumps(report, indent=1) + "\n"
+    if where == "-":
+        print(text, end="")
+        return
+    try:
+        Path(where).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KvvizError(f"{where} can't be written: {error.strerror}.") from error

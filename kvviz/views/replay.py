@@ -1,0 +1,125 @@
+"""What a replay found, over its whole length: each figure compares all lanes.
+
+`lanes` is the `lanes` part of a replay's report. A second lane of the same kind has the same
+colour and another dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvviz.records import REFUSALS
+from kvviz.views.theme import Figure, Theme, axis, faded, layout
+
+HEIGHT = 240
+_MARGIN = (52, 10, 28, 38)
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+Lanes = Mapping[str, Mapping[str, Any]]
+
+
+def free_and_admissible(lanes: Lanes, theme: Theme, step_ms: float) -> Figure:
+    """Free (thin) and admissible (thick); the shaded gap is free memory that no request gets."""
+    data = []
+    for name, report, colour, dash in _styled(lanes, theme):
+        series = report["series"]
+        x = [step * step_ms / 1000 for step in series["step"]]
+        gap = series["free"] != series["admissible"]
+        if gap:
+            data.append(_line(x, series["free"], colour, f"{name}: free", "dot", 1.2))
+        label = f"{name}: admissible" if gap else f"{name}: free = admissible"
+        line = _line(x, series["admissible"], colour, label, dash, 2.2)
+        if gap:
+            line |= {"fill": "tonexty", "fillcolor": faded(colour, 0.16)}
+        data.append(line)
+    return _figure(theme, data, "trace time (s)", "slots")
+
+
+def over_trace(lanes: Lanes, theme: Theme, step_ms: float, name: str) -> Figure:
+    """`running` or `waiting` sequences."""
+    data = []
+    for lane, report, colour, dash in _styled(lanes, theme):
+        series = report["series"]
+        x = [step * step_ms / 1000 for step in series["step"]]
+        data.append(_line(x, series[name], colour, lane, dash, 1.6))
+    return _figure(theme, data, "trace time (s)", name)
+
+
+def refusals(lanes: Lanes, theme: Theme) -> Figure:
+    """Requests by the verdict of their first refusal."""
+    data = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(REFUSALS),
+            "y": [report["refused"][verdict] for verdict in REFUSALS],
+            "marker": {
+                "color": colour,
+                "pattern": {"shape": "" if dash == "solid" else "/", "fgcolor": theme.paper},
+            },
+            "hovertemplate": "%{y:,} first refused as %{x}<extra>" + name + "</extra>",
+        }
+        for name, report, colour, dash in _styled(lanes, theme)
+    ]
+    return _figure(theme, data, "", "requests", barmode="group", hovermode="closest")
+
+
+def waits(lanes: Lanes, theme: Theme) -> Figure:
+    """From arrival to first admission: median and tail."""
+    data = []
+    for name, report, colour, dash in _styled(lanes, theme):
+        waited = report["waited"]
+        data.append(
+            {
+                "type": "bar",
+                "name": name,
+                "x": ["p50", "p95", "p99"],
+                "y": [waited[f"{p}_s"] for p in ("p50", "p95", "p99")],
+                "marker": {
+                    "color": colour,
+                    "pattern": {"shape": "" if dash == "solid" else "/", "fgcolor": theme.paper},
+                },
+                "hovertemplate": "%{y:,.2f} s waited at %{x}<extra>" + name + "</extra>",
+            }
+        )
+    return _figure(theme, data, "", "s waited", barmode="group", hovermode="closest")
+
+
+def _styled(lanes: Lanes, theme: Theme) -> Iterator[tuple[str, Mapping[str, Any], str, str]]:
+    seen: dict[str, int] = {}
+    for name, report in lanes.items():
+        kind = report["lane"]
+        nth = seen.get(kind, 0)
+        seen[kind] = nth + 1
+        yield name, report, theme.lanes[kind], _DASHES[nth % len(_DASHES)]
+
+
+def _line(
+    x: list[float], y: list[int], colour: str, name: str, dash: str, width: float
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
+        "hovertemplate": "%{y:,}<extra>" + name + "</extra>",
+    }
+
+
+def _figure(theme: Theme, data: list[dict], x: str, y: str, **more: Any) -> Figure:
+    return {
+        "data": data,
+        "layout": layout(
+            theme,
+            height=HEIGHT,
+            margin=_MARGIN,
+            xaxis=axis(theme, x, tickformat="" if not x else "~s", nticks=8),
+            yaxis=axis(theme, y, tickformat="~s", nticks=6, rangemode="tozero"),
+            showlegend=True,
+            legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": 11}},
+            **{"hovermode": "x", **more},
+        ),
+    }
