@@ -10,10 +10,20 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from kvviz.ui.style import ICON, page_style
 
 if get_script_run_ctx(suppress_warning=True) is None:
+    from streamlit.runtime.pages_manager import PagesManager
+
     from kvviz.ui.server import lifespan, routes
 
+    # As st.navigation does, only before the first visitor comes: one who asks for /sweep would
+    # get that file alone, and Streamlit's own list of what is in pages/.
+    PagesManager.uses_pages_directory = False
     app = st.App(__file__, lifespan=lifespan, routes=routes())
 else:
     st.set_page_config(page_title="kvviz", page_icon=str(ICON), layout="wide")
     page_style()
-    st.navigation([st.Page("pages/live.py", title="Live", default=True)], position="hidden").run()
+    pages = [
+        st.Page("pages/live.py", title="Live", default=True),
+        st.Page("pages/paper.py", title="The paper's figure"),
+        st.Page("pages/sweep.py", title="Sweep"),
+    ]
+    st.navigation(pages, position="hidden").run()

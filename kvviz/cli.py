@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | trace | bench | train | presets`.
+"""The command line: `python -m kvviz run | sweep | paper | trace | bench | train | presets`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -7,11 +7,11 @@ and dry runs load no torch.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 
 from kvviz import __version__
+from kvviz.cli_sweeps import add_paper, add_sweep
+from kvviz.cli_write import write, write_text
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)
 
+    add_sweep(commands)
+    add_paper(commands)
+
     commands.add_parser("train", help="train the shipped model anew", add_help=False)
     return parser
 
@@ -106,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
         lanes.close()
     if args.json != "-":
         print(table(report))
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -124,9 +127,9 @@ def _trace(args: argparse.Namespace) -> int:
     summary = describe(trace)
     if args.json != "-":
         print(table(summary))
-    _write(summary, args.json)
+    write(summary, args.json)
     if args.set_aside:
-        _write_text(trace.set_aside.csv(), args.set_aside)
+        write_text(trace.set_aside.csv(), args.set_aside)
     return 0
 
 
@@ -134,7 +137,7 @@ def _bench(args: argparse.Namespace) -> int:
     from kvviz.bench.suite import run_benches
 
     report = run_benches(args.what)
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -142,22 +145,6 @@ def _train(words: list[str]) -> int:
     from kvviz.model.train import main as train_main
 
     return train_main(words)
-
-
-def _write(report: dict, where: str | None) -> None:
-    if where is None:
-        return
-    _write_text(json.dumps(report, indent=1) + "\n", where)
-
-
-def _write_text(text: str, where: str) -> None:
-    if where == "-":
-        print(text, end="")
-        return
-    try:
-        Path(where).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{where} can't be written: {error.strerror}.") from error
 
 
 def _settings_help() -> str:

@@ -18,7 +18,8 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench"}
+STUDY = DRIVE | {"sweeps"}
+COMMAND = STUDY | {"live", "bench", "studies", "cli_sweeps", "cli_write"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -36,6 +37,10 @@ SEES: dict[str, set[str] | None] = {
     "report": MODEL,
     "build": BUILD,
     "live": DRIVE,
+    "sweeps": DRIVE,
+    "studies": STUDY,
+    "cli_write": {"errors"},
+    "cli_sweeps": COMMAND,
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes"},
@@ -51,17 +56,22 @@ PLACES: dict[str, tuple[str, ...]] = {
     "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),
+    "joblib": ("kvviz.sweeps",),
+    "distributed": (),
+    "ray": (),
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
 LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.build",),
     "cuda": ("kvviz.caches.cuda_vmm",),
     "plotly": ("kvviz.ui",),
+    "distributed": ("kvviz.sweeps",),
+    "ray": ("kvviz.sweeps",),
 }
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
+LIGHT = NUMPY_ONLY | {"report", "build", "live", "views", "sweeps", "studies"}
 
 
 class Import(NamedTuple):
@@ -231,6 +241,7 @@ def test_light_floors_never_load_torch(modules: dict[str, Module]) -> None:
         ("kvviz.build", ("torch", "streamlit", "plotly", "numba")),
         ("kvviz.live", ("torch", "streamlit", "plotly")),
         ("kvviz.views", ("torch", "streamlit")),
+        ("kvviz.studies", ("torch", "streamlit", "plotly", "distributed")),
     ],
 )
 def test_import_is_light(
