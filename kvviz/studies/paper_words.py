@@ -31,8 +31,8 @@ def table(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             "system": name,
             "figure": figure if figure != "batched" else "requests batched",
             "published": system["published"][figure],
-            "measured": _mean(system, figure),
-            "deviation": system["measured"] and system["measured"][figure]["deviation"],
+            "measured": _rounded(_mean(system, figure)),
+            "deviation": system["measured"] and _rounded(system["measured"][figure]["deviation"]),
             "difference": system["difference"].get(figure),
         }
         for name, system in report["systems"].items()
@@ -106,9 +106,9 @@ def _load(vllm: Mapping[str, Any]) -> str:
     return (
         f"vLLM's two published figures, {published['token states']} % and "
         f"{published['batched']} requests, would make {each:,.0f} slots written for each request; "
-        f"here it is {ours:,.0f}, with {batched:.1f} requests. A queue that never runs dry fills "
-        "the pool with more requests than 2 a second do; the paper does not tell the load of "
-        "figure 2."
+        f"here it is {ours:,.0f}, with {batched:.1f} requests, and {published['batched']} of our "
+        "size would not fill the pool. Load may explain it: here the queue never runs dry, figure "
+        "13a is at 2 requests a second, and the load of figure 2 is not told."
     )
 
 
@@ -123,6 +123,10 @@ def _measured(systems: Mapping[str, Any], name: str) -> bool:
 
 def _mean(system: Mapping[str, Any], figure: str) -> float | None:
     return system["measured"] and system["measured"][figure]["mean"]
+
+
+def _rounded(value: float | None) -> float | None:
+    return value and round(value, 2)
 
 
 def _cell(value: float | None) -> str:

@@ -62,9 +62,14 @@ def _published(systems: Mapping[str, Any], part: str, colour: str, theme: Theme)
         **_trace(systems, PUBLISHED, values, part),
         "showlegend": False,
         "marker": {
-            "color": faded(colour, 0.3),
+            "color": faded(colour, 0.08),
             "line": {"width": 1.5, "color": colour},
-            "pattern": {"shape": "/", "size": 6, "solidity": 0.3, "fgcolor": colour},
+            "pattern": {
+                "shape": "/",
+                "size": 7,
+                "solidity": 0.12,
+                "fgcolor": faded(colour, 0.6),
+            },
         },
         "hovertemplate": "%{x} %: " + part + ", published<extra>%{y}</extra>",
         "textfont": {"color": theme.text, "size": 11},

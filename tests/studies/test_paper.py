@@ -36,8 +36,8 @@ def kept(tmp_path_factory) -> Kept:
 
 @pytest.fixture(scope="module")
 def report(kept):
-    """Two seeds of short runs."""
-    return run_paper((1, 2), HERE, steps=2500, kept=kept)
+    """A short run of each system."""
+    return run_paper((1,), HERE, steps=2500, kept=kept)
 
 
 def test_the_setting_is_the_papers():
@@ -94,7 +94,7 @@ def test_oracle_wastes_no_output_and_paging_no_more_than_tails(report):
 
 
 def test_the_bars_are_near_the_published_ones(report):
-    """Within 5 points of the pool; short runs of two seeds have a point or two of luck."""
+    """Within 5 points of the pool; a short run has a point or two of luck."""
     for name, system in report["systems"].items():
         for part in PARTS:
             assert abs(system["difference"].get(part, 0)) <= NEAR + 2, (name, part)
@@ -114,8 +114,8 @@ def test_differences_are_measured_minus_published(report):
 def test_a_kept_run_is_not_run_again(report, kept):
     """Opening the page again would cost a minute."""
     told = []
-    again = run_paper((1, 2), HERE, steps=2500, kept=kept, told=told.append)
-    assert (told[0].done, told[0].kept) == (8, 8)
+    again = run_paper((1,), HERE, steps=2500, kept=kept, told=told.append)
+    assert (told[0].done, told[0].kept) == (4, 4)
     assert report == again
     assert len({Run(name, seed).key for name in SYSTEMS for seed in (1, 2)}) == 8
     assert Run("vLLM", 1).key != Run("vLLM", 1, scaled=False).key
