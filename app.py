@@ -24,7 +24,9 @@ else:
     pages = [
         st.Page("pages/live.py", title="Live", default=True),
         st.Page("pages/replay.py", title="Replay"),
+        st.Page("pages/sweep.py", title="Sweep"),
         st.Page("pages/scenario.py", title="Scenarios"),
         st.Page("pages/capacity.py", title="Capacity"),
+        st.Page("pages/paper.py", title="The paper's figure"),
     ]
     st.navigation(pages, position="top").run()

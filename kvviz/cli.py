@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | replay | trace | scenario | capacity | ...`.
+"""The command line: `python -m kvviz run | replay | sweep | scenario | capacity | ...`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -7,11 +7,12 @@ and dry runs load no torch.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from kvviz import __version__
+from kvviz.cli_sweeps import add_paper, add_sweep
+from kvviz.cli_write import write, write_text
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.planning.arguments import add_arguments
@@ -104,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)
 
+    add_sweep(commands)
+    add_paper(commands)
+
     commands.add_parser("train", help="train the shipped model anew", add_help=False)
     return parser
 
@@ -129,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
         lanes.close()
     if args.json != "-":
         print(table(report))
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -141,7 +145,7 @@ def _scenario(args: argparse.Namespace) -> int:
     told = report(read(_source(args.file)))
     if args.json != "-":
         print(table(told))
-    _write(told, args.json)
+    write(told, args.json)
     return 0
 
 
@@ -165,7 +169,7 @@ def _capacity(args: argparse.Namespace) -> int:
     report = report_of(args)
     if args.json != "-":
         print(table(report))
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -183,9 +187,9 @@ def _trace(args: argparse.Namespace) -> int:
     summary = describe(trace)
     if args.json != "-":
         print(table(summary))
-    _write(summary, args.json)
+    write(summary, args.json)
     if args.set_aside:
-        _write_text(trace.set_aside.csv(), args.set_aside)
+        write_text(trace.set_aside.csv(), args.set_aside)
     return 0
 
 
@@ -193,7 +197,7 @@ def _bench(args: argparse.Namespace) -> int:
     from kvviz.bench.suite import run_benches
 
     report = run_benches(args.what)
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -201,22 +205,6 @@ def _train(words: list[str]) -> int:
     from kvviz.model.train import main as train_main
 
     return train_main(words)
-
-
-def _write(report: dict, where: str | None) -> None:
-    if where is None:
-        return
-    _write_text(json.dumps(report, indent=1) + "\n", where)
-
-
-def _write_text(text: str, where: str) -> None:
-    if where == "-":
-        print(text, end="")
-        return
-    try:
-        Path(where).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{where} can't be written: {error.strerror}.") from error
 
 
 def _settings_help() -> str:

@@ -18,7 +18,17 @@ ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
 DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench", "scenario", "planning", "replay"}
+STUDY = DRIVE | {"sweeps"}
+COMMAND = STUDY | {
+    "live",
+    "bench",
+    "scenario",
+    "planning",
+    "replay",
+    "studies",
+    "cli_sweeps",
+    "cli_write",
+}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -40,6 +50,10 @@ SEES: dict[str, set[str] | None] = {
     "live": DRIVE,
     "planning": DRIVE | {"capacity"},
     "replay": DRIVE,
+    "sweeps": DRIVE,
+    "studies": STUDY,
+    "cli_write": {"errors"},
+    "cli_sweeps": COMMAND,
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes", "capacity"},
@@ -55,12 +69,17 @@ PLACES: dict[str, tuple[str, ...]] = {
     "cuda": (),
     "plotly": ("kvviz.views",),
     "streamlit": ("kvviz.ui", "app", "pages"),
+    "joblib": ("kvviz.sweeps",),
+    "distributed": (),
+    "ray": (),
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
 LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.build",),
     "cuda": ("kvviz.caches.cuda_vmm",),
     "plotly": ("kvviz.ui",),
+    "distributed": ("kvviz.sweeps",),
+    "ray": ("kvviz.sweeps",),
 }
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {
@@ -73,7 +92,7 @@ NUMPY_ONLY = GROUND | {
     "scenario",
 }
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "planning", "views"}
+LIGHT = NUMPY_ONLY | {"report", "build", "live", "planning", "views", "sweeps", "studies"}
 
 
 class Import(NamedTuple):
@@ -243,6 +262,7 @@ def test_light_floors_never_load_torch(modules: dict[str, Module]) -> None:
         ("kvviz.build", ("torch", "streamlit", "plotly", "numba")),
         ("kvviz.live", ("torch", "streamlit", "plotly")),
         ("kvviz.views", ("torch", "streamlit")),
+        ("kvviz.studies", ("torch", "streamlit", "plotly", "distributed")),
     ],
 )
 def test_import_is_light(

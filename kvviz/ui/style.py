@@ -6,6 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from kvviz.views.theme import LIGHT, THEMES, Theme
+
 ICON = Path(__file__).with_name("icon.png")  # a local file: nothing is fetched from elsewhere
 
 _CSS = """<style>
@@ -24,3 +26,8 @@ _CSS = """<style>
 
 def page_style() -> None:
     st.html(_CSS)
+
+
+def figure_theme() -> Theme:
+    """The figures' theme that goes with the browser's."""
+    return THEMES.get(st.context.theme.type or "", LIGHT)

@@ -1,0 +1,1 @@
+"""A grid of settings, each cell a dry run, on the cores of this machine or on a cluster."""
