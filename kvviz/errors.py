@@ -4,7 +4,8 @@ KvvizError
  ├─ ConfigError      a setting that can't be: unknown name, out of range, contradiction
  ├─ CheckpointError  a model folder that can't be read or isn't supported
  ├─ CapacityError    a pool that does not fit the device or the process's budget
- └─ TraceError       a file of requests that can't be read
+ ├─ TraceError       a file of requests that can't be read
+ └─ RecordingError   a saved run that can't be read or written
 
 Broken invariants are asserts that print the equation; a request that can't be placed is a
 Verdict, a value and no error.
@@ -29,3 +30,7 @@ class CapacityError(KvvizError):
 
 class TraceError(KvvizError):
     """A file of requests is damaged, too large, or of no known format."""
+
+
+class RecordingError(KvvizError):
+    """A saved run is damaged, too large, from a newer kvviz, or can't be written."""

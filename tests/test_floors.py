@@ -17,8 +17,8 @@ CACHES = GROUND | {"allocators"}
 ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
-DRIVE = BUILD | {"build", "report"}
-COMMAND = DRIVE | {"live", "bench"}
+DRIVE = BUILD | {"build", "report", "recording"}
+COMMAND = DRIVE | {"live", "bench", "html"}
 
 # What each floor sees besides itself; None sees everything.
 SEES: dict[str, set[str] | None] = {
@@ -34,11 +34,13 @@ SEES: dict[str, set[str] | None] = {
     "engine": ENGINE,
     "model": MODEL,
     "report": MODEL,
+    "recording": MODEL | {"report"},
     "build": BUILD,
     "live": DRIVE,
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes"},
+    "html": DRIVE | {"live", "views", "ui"},  # of ui what makes figures of a publication
     "ui": None,
     "app": None,
     "pages": None,
@@ -50,18 +52,20 @@ PLACES: dict[str, tuple[str, ...]] = {
     "numba": ("kvviz.model.kernels",),
     "cuda": (),
     "plotly": ("kvviz.views",),
+    "pyarrow": (),
     "streamlit": ("kvviz.ui", "app", "pages"),
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
 LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.build",),
     "cuda": ("kvviz.caches.cuda_vmm",),
-    "plotly": ("kvviz.ui",),
+    "plotly": ("kvviz.ui", "kvviz.html"),
+    "pyarrow": ("kvviz.recording.tables",),
 }
 # These floors need nothing but numpy (and torch in the one place above).
 NUMPY_ONLY = GROUND | {"allocators", "metrics", "workloads", "caches", "engine"}
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "views"}
+LIGHT = NUMPY_ONLY | {"report", "recording", "build", "live", "views", "html"}
 
 
 class Import(NamedTuple):
