@@ -95,6 +95,8 @@ def check_target(path: str | Path) -> None:
 
 
 def _unpack(data: bytes) -> Recording:
+    if not data.startswith(b"PK"):
+        raise RecordingError("The file is no recording of kvviz. Save one with --record.")
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         infos = {info.filename: info for info in file.infolist()}
         for info in infos.values():  # stored members can't be larger than the file

@@ -54,8 +54,8 @@ def read_manifest(text: bytes) -> Manifest:
     version = _of(found, "format", int)
     if version > FORMAT:
         raise RecordingError(
-            f"The recording was written by kvviz {found.get('kvviz', '?')} in format {version}; this kvviz "
-            f"{__version__} reads up to format {FORMAT}. Update kvviz."
+            f"The recording was written by kvviz {found.get('kvviz', '?')} in format {version}; "
+            f"this kvviz {__version__} reads up to format {FORMAT}. Update kvviz."
         )
     scaling = _of(found, "scaling", dict)
     return Manifest(

@@ -26,7 +26,7 @@ class Tape:
 
     def __init__(self, lanes: Lanes, every: int = 1) -> None:
         if every < 1:
-            raise RecordingError(f"every {every} steps: 1 or more was expected.")
+            raise RecordingError(f"--record-every {every}: 1 or more was expected.")
         self.every = every
         self._lanes = lanes
         self._tapes = {name: LaneTape() for name in lanes.engines}
