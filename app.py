@@ -16,4 +16,8 @@ if get_script_run_ctx(suppress_warning=True) is None:
 else:
     st.set_page_config(page_title="kvviz", page_icon=str(ICON), layout="wide")
     page_style()
-    st.navigation([st.Page("pages/live.py", title="Live", default=True)], position="hidden").run()
+    pages = [
+        st.Page("pages/live.py", title="Live", default=True),
+        st.Page("pages/recording.py", title="Recording"),
+    ]
+    st.navigation(pages, position="hidden").run()
