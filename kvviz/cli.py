@@ -17,6 +17,7 @@ from kvviz.errors import ConfigError, KvvizError
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
+_SNAPSHOTS = 20_000  # of a recording
 _REPORT_SNAPSHOTS = 600  # of a run made for a report
 
 
@@ -52,7 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", metavar="FILE", help="write the report (- for standard output)")
     run.add_argument("--record", metavar="FILE", help="save the run as a recording (.kvviz)")
     run.add_argument(
-        "--record-every", type=int, default=1, metavar="N", help="snapshots of every n-th step"
+        "--record-every",
+        type=int,
+        metavar="N",
+        help=f"snapshots of every n-th step (default: up to {_SNAPSHOTS:,} of them)",
     )
     run.set_defaults(command=_run)
 
@@ -109,11 +113,12 @@ def _add_run_words(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from kvviz.report import table
 
-    if args.record_every < 1:
-        raise ConfigError(f"--record-every {args.record_every}: 1 or more was expected.")
+    every = max(1, args.steps // _SNAPSHOTS) if args.record_every is None else args.record_every
+    if every < 1:
+        raise ConfigError(f"--record-every {every}: 1 or more was expected.")
     if args.record:
         _check_target(args.record)
-    report, recording = _serve(args, args.record_every if args.record else 0)
+    report, recording = _serve(args, every if args.record else 0)
     if args.record:
         from kvviz.recording.files import save
 

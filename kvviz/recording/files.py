@@ -119,7 +119,7 @@ def _unpack(data: bytes) -> Recording:
 
 
 def _bytes_of(values: object) -> int:
-    return getattr(values, "nbytes", 0) or 64 * len(values)  # type: ignore[arg-type]
+    return getattr(values, "nbytes", 0) or 8 * len(values)  # type: ignore[arg-type]
 
 
 def _too_large(size: int) -> RecordingError:

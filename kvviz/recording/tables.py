@@ -15,7 +15,8 @@ from kvviz.recording.schema import EXTRA, FLAG, INT, LONG, REAL, WORD
 Table = dict[str, Any]  # column name -> array, or a list of str
 
 _FLUSH_ROWS = 1 << 17
-_WIDTH = {INT: 4, LONG: 8, REAL: 8, FLAG: 1, WORD: 64}  # bytes; a word: as Python keeps it
+_WIDTH = {INT: 8, LONG: 8, REAL: 8, FLAG: 1, WORD: 8}  # bytes a value in memory
+_LONGEST_WORD = 4096  # characters
 _NUMPY = {INT: np.int32, LONG: np.int64, REAL: np.float64, FLAG: np.bool_}
 
 
@@ -82,7 +83,8 @@ def read_table(data: bytes, columns: Mapping[str, str], name: str, budget: int) 
         pa.BufferReader(data),
         thrift_string_size_limit=1 << 24,
         thrift_container_size_limit=1 << 20,
-        memory_map=False,
+        # Packed as it is, a word that stands in a million rows is kept once
+        read_dictionary=[column for column, kind in columns.items() if kind == WORD],
     )
     schema = file.schema_arrow
     wanted = {c: kind for c, kind in columns.items() if c in schema.names}
@@ -95,7 +97,10 @@ def read_table(data: bytes, columns: Mapping[str, str], name: str, budget: int) 
             "are left for it. Record every n-th step only (--record-every)."
         )
     for column, kind in wanted.items():
-        if schema.field(column).type != getattr(pa, _arrow(kind))():
+        expected = getattr(pa, _arrow(kind))()
+        if kind == WORD:
+            expected = pa.dictionary(pa.int32(), expected)
+        if schema.field(column).type != expected:
             raise ValueError(f"{name}: {column} is no {kind}")
     table = file.read(columns=list(wanted))
     return {column: _values(table.column(column), kind) for column, kind in wanted.items()}
@@ -114,9 +119,17 @@ def _values(column: Any, kind: str) -> Any:
     if column.null_count:
         raise ValueError("a value is missing")
     if kind == WORD:
-        return column.to_pylist()
+        return [word for chunk in column.chunks for word in _words(chunk)]
     values = column.to_numpy()
     return values if kind in (REAL, FLAG) else values.astype(np.int64)
+
+
+def _words(chunk: Any) -> list[str]:
+    """Equal words are one object."""
+    known = chunk.dictionary.to_pylist()
+    if any(word is None or len(word) > _LONGEST_WORD for word in known):
+        raise ValueError(f"a text is missing or has more than {_LONGEST_WORD:,} characters")
+    return [known[i] for i in chunk.indices.to_pylist()]
 
 
 def _joined(pieces: list[Any], kind: str) -> Any:

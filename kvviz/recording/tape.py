@@ -15,10 +15,12 @@ from kvviz.errors import RecordingError
 from kvviz.recording.files import MAX_UNPACKED_BYTES, pack
 from kvviz.recording.lane_tape import LaneTape
 from kvviz.recording.manifest import Manifest
-from kvviz.recording.schema import CLOCK
-from kvviz.recording.tables import write_table
+from kvviz.recording.schema import CLOCK, EVENTS, SERIES
+from kvviz.recording.tables import bytes_a_row, write_table
 from kvviz.records import Event
 from kvviz.report import run_report
+
+_MOST_BYTES = MAX_UNPACKED_BYTES * 7 // 8  # a rest for what layouts count themselves
 
 
 class Tape:
@@ -33,16 +35,24 @@ class Tape:
         self._events: dict[str, list[Event]] = {name: [] for name in lanes.engines}
         self._seen = dict.fromkeys(lanes.engines, lanes.step_count)
         self._first = lanes.step_count
+        self._bytes = 0
         self._clock = {name: array("q") for name in CLOCK}
 
     def take(self) -> None:
         """Call it after each step of the lanes. Raises RecordingError when the recording grows
         larger than a reader would take."""
         for name, engine in self._lanes.engines.items():
-            self._events[name] += _events_since(engine, self._seen[name])
+            found = _events_since(engine, self._seen[name])
+            self._events[name] += found
             self._seen[name] = engine.step_count
+            self._bytes += len(found) * bytes_a_row(EVENTS) + bytes_a_row(SERIES)
         if (self._lanes.step_count - self._first) % self.every == 0:
             self._snap()
+        if self._bytes + sum(t.bytes_unpacked for t in self._tapes.values()) > _MOST_BYTES:
+            raise RecordingError(
+                f"The recording has grown too large at step {self._lanes.step_count:,}. Record "
+                "fewer steps, or snapshots of fewer of them (--record-every)."
+            )
 
     def _snap(self) -> None:
         lanes = self._lanes
@@ -54,11 +64,6 @@ class Tape:
         now = (lanes.step_count, compared, equal, lanes.stream.drawn)
         for column, value in zip(self._clock.values(), now, strict=True):
             column.append(value)
-        if sum(tape.bytes_unpacked for tape in self._tapes.values()) > MAX_UNPACKED_BYTES // 2:
-            raise RecordingError(
-                f"The recording has grown too large at step {lanes.step_count:,}. Record fewer "
-                "steps, or every n-th one only (--record-every)."
-            )
 
     def close(self, device: str, report: dict[str, Any] | None = None) -> bytes:
         """The whole recording as the bytes of a file.

@@ -5,7 +5,7 @@
 
 const SCALE = 2;
 const HEAD = 40, EDGE = 16;  // px of the page
-const SKIP = "button, label, select, .kv-visually-hidden, .kv-note, .kv-numbers, .kv-tip, .kv-plot, [data-kv-picture-skip]";
+const SKIP = "button, label, select, .kv-step, .kv-visually-hidden, .kv-note, .kv-numbers, .kv-tip, .kv-plot";
 
 /* Adds the button to the bar of the view. */
 export function attach(view) {

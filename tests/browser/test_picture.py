@@ -81,7 +81,7 @@ def test_each_figure_has_its_camera(visit: Open, artifacts: Path, name: str) -> 
     one.until("() => window.__kvviz.step > 30", 90)
     figure = one.page.locator(f"[data-kv={name}]")
     figure.hover()
-    camera = figure.locator("a.modebar-btn[data-title='Download plot as a PNG']")
+    camera = figure.locator(".modebar-btn[data-title='Download plot as a PNG']")
     picture = saved(one.page, lambda: camera.click(force=True), artifacts / f"{name}.png")
     width = one.page.evaluate(
         "(name) => document.querySelector(`[data-kv=${name}]`).closest('.kv-card')"

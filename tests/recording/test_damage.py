@@ -22,7 +22,8 @@ from kvviz.errors import RecordingError
 from kvviz.recording import files
 from kvviz.recording.files import check_target, load, save, unpack
 from kvviz.recording.recording import Recording
-from tests.recording.made import recorded, unequal
+from tests.helpers import small
+from tests.recording.made import record, recorded, unequal
 
 MANIFEST = "manifest.json"
 
@@ -172,6 +173,27 @@ def test_a_table_that_unpacks_to_too_much_is_refused(good: bytes) -> None:
     assert len(bomb) < 1 << 20
     with pytest.raises(RecordingError, match="would unpack to 1,024 MiB"):
         unpack(with_member(good, "clock.parquet", bomb))
+
+
+def test_one_long_word_in_many_rows_is_refused(good: bytes) -> None:
+    """Parquet keeps it once; as text it would fill the memory."""
+    columns = pq.read_table(io.BytesIO(members(good)["paged/events.parquet"])).to_pydict()
+    columns = {name: values[:1] * 50_000 for name, values in columns.items()}
+    columns["text"] = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 50_000, pa.int32()), pa.array(["x" * 100_000])
+    )
+    bomb = parquet(columns)
+    assert len(bomb) < 1 << 21
+    with pytest.raises(RecordingError, match="more than 4,096 characters"):
+        unpack(with_member(good, "paged/events.parquet", bomb))
+
+
+def test_a_tape_stops_before_it_is_too_long_to_be_read(monkeypatch) -> None:
+    """The file of a long run could be written and never be opened again."""
+    monkeypatch.setattr("kvviz.recording.tape._MOST_BYTES", 200_000)
+    with pytest.raises(RecordingError, match="too large at step"):
+        record(small({"dry": True}), 2000)
+    assert len(unpack(record(small({"dry": True}), 20, every=5).data).steps) == 4
 
 
 def test_a_column_of_another_kind_is_refused(good: bytes) -> None:
