@@ -50,12 +50,15 @@ class Replay:
 
 def _view(recording: Recording, lane: str, index: int, window: int) -> LaneView:
     step = int(recording.steps[index])
+    made, failed, checked = recording.checks(lane, index)
     return LaneView(
-        recording.snapshot(lane, index),
-        _window(recording.series(lane), step, window),
-        _refusals(recording.events(lane), step, window),
-        recording.speed(lane, index),
-        *recording.checks(lane, index),
+        snapshot=recording.snapshot(lane, index),
+        series=_window(recording.series(lane), step, window),
+        refusals=_refusals(recording.events(lane), step, window),
+        tokens_per_second=recording.speed(lane, index),
+        checks_made=made,
+        checks_failed=failed,
+        checked_step=checked,
     )
 
 

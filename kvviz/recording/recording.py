@@ -62,6 +62,7 @@ class Recording:
         try:
             found = self._lanes[lane].snapshot(index)
             found.check()
+            _plausible(found, 2 * self.config.memory.slots)
         except (IndexError, KvvizError):
             raise
         except Exception as error:  # columns that contradict each other fail in many ways
@@ -86,6 +87,23 @@ class Recording:
 
     def clock(self, index: int) -> Clock:
         return Clock(*(int(self._clock[name][index]) for name in Clock._fields))
+
+
+def _plausible(s: Snapshot, most: int) -> None:
+    """What a page goes by when it makes room for pictures and divides. Raises ValueError."""
+    c = s.columns
+    fine = {
+        "capacity": 0 < s.capacity <= most,
+        "grain": 0 < s.grain <= s.capacity,
+        "slot_bytes": s.slot_bytes > 0,
+        "admissible": 0 <= s.admissible <= s.capacity,
+        "rows": bool((c.size > 0).all() and (c.used >= 0).all() and (c.refs >= 0).all()),
+        "sequences": bool((s.seq_held >= 0).all() and (s.seq_used >= 0).all()),
+        "queue": bool((s.waiting_need >= 0).all()),
+    }
+    wrong = [name for name, good in fine.items() if not good]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} can't be what it says at step {s.step}")
 
 
 def damaged(error: BaseException) -> RecordingError:

@@ -213,6 +213,24 @@ def test_rows_that_contradict_each_other_are_told(good: bytes) -> None:
         read.snapshot("paged", 0)
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [("steps", "grain", 0), ("steps", "slot_bytes", 0), ("steps", "capacity", 1 << 40),
+     ("steps", "admissible", -5), ("sequences", "held", -9), ("rows", "used", -3)],
+)  # fmt: skip
+def test_numbers_that_can_not_be_are_told(good: bytes, table: str, column: str, value: int) -> None:
+    """A page would divide by 0, or make a picture of a terabyte."""
+    name = f"contiguous/{table}.parquet"
+    found = pq.read_table(io.BytesIO(members(good)[name]))
+    at = found.schema.names.index(column)
+    new = pa.array([value] * len(found), found.schema.types[at])
+    out = io.BytesIO()
+    pq.write_table(found.set_column(at, column, new), out)
+    read = unpack(with_member(good, name, out.getvalue()))
+    with pytest.raises(RecordingError, match="damaged"):
+        read.snapshot("contiguous", 39)
+
+
 def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "huge.kvviz"
     with path.open("wb") as file:
