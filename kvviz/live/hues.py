@@ -13,9 +13,8 @@ HUES = 12
 class HueBook:
     """Hands out hues 0..11: not one of its address neighbours', then the least used."""
 
-    def __init__(self, known: dict[int, int] | None = None) -> None:
-        """known: hues that requests have already."""
-        self._hue: dict[int, int] = dict(known or {})
+    def __init__(self) -> None:
+        self._hue: dict[int, int] = {}
 
     def update(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """Forget requests that left every lane, colour the new ones; the first snapshot's

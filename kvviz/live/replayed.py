@@ -20,6 +20,7 @@ class Replay:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self._book = HueBook()
         self._hues: dict[int, int] = {}
 
     def at(self, index: int, window: int = WINDOW) -> Published:
@@ -30,7 +31,8 @@ class Replay:
         recording = self.recording
         clock, manifest = recording.clock(index), recording.manifest
         views = {lane: _view(recording, lane, index, window) for lane in recording.lanes}
-        self._hues |= HueBook(self._hues).update([view.snapshot for view in views.values()])
+        hues = self._book.update([view.snapshot for view in views.values()])
+        self._hues = hues | self._hues  # the first colour is kept
         return Published(
             version=index,
             step=clock.step,
@@ -54,7 +56,7 @@ def _view(recording: Recording, lane: str, index: int, window: int) -> LaneView:
     return LaneView(
         snapshot=recording.snapshot(lane, index),
         series=_window(recording.series(lane), step, window),
-        refusals=_refusals(recording.events(lane), step, window),
+        refusals=_events(recording.events(lane), "refuse", step, window),
         tokens_per_second=recording.speed(lane, index),
         checks_made=made,
         checks_failed=failed,
@@ -72,13 +74,13 @@ def _window(series: Series, step: int, window: int) -> Series:
     )
 
 
-def _refusals(events: tuple[Event, ...], step: int, window: int) -> tuple[Event, ...]:
-    """Refusals inside the window, newest first."""
+def _events(events: tuple[Event, ...], kind: str, step: int, window: int) -> tuple[Event, ...]:
+    """Events of a kind inside the window, newest first."""
     stop = bisect_right(events, step - 1, key=lambda event: event.step)
     found = []
     for event in reversed(events[:stop]):
         if event.step < step - window:
             break
-        if event.kind == "refuse":
+        if event.kind == kind:
             found.append(event)
     return tuple(found)

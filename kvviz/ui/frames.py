@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,14 +216,8 @@ def stamp(published: Published) -> str:
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
         f"{c.contiguous.fit} fit, reserve {c.contiguous.reservation}, compaction "
         f"{c.contiguous.compaction.replace('_', ' ')} | blocks of {c.paged.block_size} | "
-        f"{published.device} | {_model(c)} | stream {published.stream_hash}"
+        f"{published.device} | stream {published.stream_hash}"
     )
-
-
-def _model(config: RunConfig) -> str:
-    if config.dry:
-        return "no model"
-    return f"model {Path(config.model).name}" if config.model else "the shipped model"
 
 
 def _status(published: Published) -> list[dict[str, str]]:
