@@ -26,6 +26,7 @@ else:
         st.Page("pages/replay.py", title="Replay"),
         st.Page("pages/sweep.py", title="Sweep"),
         st.Page("pages/scenario.py", title="Scenarios"),
+        st.Page("pages/recording.py", title="Recording"),
         st.Page("pages/capacity.py", title="Capacity"),
         st.Page("pages/paper.py", title="The paper's figure"),
     ]

@@ -1,4 +1,4 @@
-"""The command line: `python -m kvviz run | replay | sweep | scenario | capacity | ...`.
+"""The command line: `python -m kvviz run | replay | sweep | scenario | report | ...`.
 
 A bad setting ends with status 2 and one line. Commands import what they need, so that `--help`
 and dry runs load no torch.
@@ -20,6 +20,8 @@ from kvviz.replay.command import add_replay
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
+_SNAPSHOTS = 20_000  # of a recording
+_REPORT_SNAPSHOTS = 600  # of a run made for a report
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,19 +52,15 @@ def _parser() -> argparse.ArgumentParser:
         description=_settings_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("--preset", default=DEFAULT_PRESET, help=", ".join(PRESETS))
-    run.add_argument("--dry", action="store_true", help="memory only: no model, no tensors")
-    run.add_argument("--steps", type=int, default=1000)
-    run.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="a.b=value",
-        dest="settings",
-        help="settings over the preset's",
-    )
+    _add_run_words(run)
     run.add_argument("--json", metavar="FILE", help="write the report (- for standard output)")
+    run.add_argument("--record", metavar="FILE", help="save the run as a recording (.kvviz)")
+    run.add_argument(
+        "--record-every",
+        type=int,
+        metavar="N",
+        help=f"snapshots of every n-th step (default: up to {_SNAPSHOTS:,} of them)",
+    )
     run.set_defaults(command=_run)
 
     scenario = commands.add_parser(
@@ -77,6 +75,16 @@ def _parser() -> argparse.ArgumentParser:
         help="write the report (to standard output when no file is given)",
     )
     scenario.set_defaults(command=_scenario)
+    report = commands.add_parser(
+        "report",
+        help="write one HTML file about a recording, or about a run made for it",
+        description=_settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    report.add_argument("recording", nargs="?", metavar="RECORDING", help="a file of run --record")
+    _add_run_words(report)
+    report.add_argument("--out", required=True, metavar="FILE", help="the HTML file")
+    report.set_defaults(command=_report)
 
     presets = commands.add_parser("presets", help="list the presets")
     presets.set_defaults(command=_presets)
@@ -112,9 +120,65 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run_words(parser: argparse.ArgumentParser) -> None:
+    """What run is made."""
+    parser.add_argument("--preset", default=DEFAULT_PRESET, help=", ".join(PRESETS))
+    parser.add_argument("--dry", action="store_true", help="memory only: no model, no tensors")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="a.b=value",
+        dest="settings",
+        help="settings over the preset's",
+    )
+
+
 def _run(args: argparse.Namespace) -> int:
+    from kvviz.report import table
+
+    every = max(1, args.steps // _SNAPSHOTS) if args.record_every is None else args.record_every
+    if every < 1:
+        raise ConfigError(f"--record-every {every}: 1 or more was expected.")
+    if args.record:
+        _check_target(args.record)
+    report, recording = _serve(args, every if args.record else 0)
+    if args.record:
+        from kvviz.recording.files import save
+
+        save(recording, args.record)
+    if args.json != "-":
+        print(table(report))
+    write(report, args.json)
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from kvviz.html.document import report
+    from kvviz.recording.files import load, save, unpack
+
+    _check_target(args.out)
+    if args.recording:
+        recording = load(args.recording)
+    else:
+        recording = unpack(_serve(args, max(1, args.steps // _REPORT_SNAPSHOTS))[1])
+    save(report(recording).encode(), args.out)
+    return 0
+
+
+def _check_target(where: str) -> None:
+    from kvviz.recording.files import check_target
+
+    check_target(where)
+
+
+def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
+    """Make the run. (numbers, recording with every n-th step's snapshots; empty when n is 0)"""
     from kvviz.build import build_lanes, load_backend
-    from kvviz.report import run_report, table
+    from kvviz.recording.tape import Tape
+    from kvviz.report import run_report
 
     if not 1 <= args.steps <= MAX_STEPS:
         raise ConfigError(f"--steps {args.steps}: 1 to {MAX_STEPS:,} were expected.")
@@ -124,17 +188,18 @@ def _run(args: argparse.Namespace) -> int:
     backend = None if config.dry else load_backend(config.model)
     lanes = build_lanes(config, backend, history=args.steps)
     try:
+        tape = Tape(lanes, every) if every else None
         for _ in range(args.steps):
             lanes.step()
+            if tape:
+                tape.take()
         if not config.dry and config.engine.check_every:
             lanes.check_maps()
-        report = run_report(lanes, backend.device_name if backend else "dry")
+        device = backend.device_name if backend else "dry"
+        report = run_report(lanes, device)
+        return report, tape.close(device, report) if tape else b""
     finally:
         lanes.close()
-    if args.json != "-":
-        print(table(report))
-    write(report, args.json)
-    return 0
 
 
 def _scenario(args: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ KvvizError
  ├─ CheckpointError  a model folder that can't be read or isn't supported
  ├─ CapacityError    a pool that does not fit the device or the process's budget
  ├─ TraceError       a file of requests that can't be read
- └─ ScenarioError    a scenario file that can't be read or replayed: line, field, what was expected
+ ├─ ScenarioError    a scenario file that can't be read or replayed: line, field, what was expected
+ └─ RecordingError   a saved run that can't be read or written
 
 Broken invariants are asserts that print the equation; a request that can't be placed is a
 Verdict, a value and no error.
@@ -43,3 +44,7 @@ class ScenarioError(KvvizError):
         where += [field] if field else []
         super().__init__(f"{', '.join(where)}: {what}" if where else what)
         self.line, self.field = line, field
+
+
+class RecordingError(KvvizError):
+    """A saved run is damaged, too large, from a newer kvviz, or can't be written."""

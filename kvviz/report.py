@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,8 @@ def lane_report(engine: Engine) -> dict[str, Any]:
 
 def table(report: dict[str, Any]) -> str:
     """The report as aligned text, a column a lane."""
-    names = list(report["lanes"])
-    rows = [("", *names)]
-    rows += [
-        (label, *(_cell(read(report["lanes"][name])) for name in names)) for label, read in _ROWS
-    ]
+    names = tuple(report["lanes"])
+    rows = [("", *names), *run_rows(report, names)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -94,6 +92,19 @@ def table(report: dict[str, Any]) -> str:
         f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
     ]
     return "\n".join(lines)
+
+
+def run_rows(report: dict[str, Any], names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """(label, a value for each of the lanes) as text. A report from a file may lack a number, or
+    hold something else there: that is n/a."""
+
+    def cell(name: str, read: Callable[[dict[str, Any]], float | None]) -> str:
+        try:
+            return _cell(read(report["lanes"][name]))
+        except (KeyError, TypeError, ValueError):
+            return "n/a"
+
+    return [(label, *(cell(name, read) for name in names)) for label, read in _ROWS]
 
 
 _ROWS = (

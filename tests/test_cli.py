@@ -13,6 +13,7 @@ import pytest
 from kvviz import __version__
 from kvviz.cli import main
 from kvviz.config import RunConfig
+from kvviz.recording.files import load
 from kvviz.report import TIMED
 from kvviz.workloads.presets import PRESETS
 
@@ -299,3 +300,48 @@ def test_a_bad_trace_ends_with_status_2_and_one_line(capsys, words):
     err = capsys.readouterr().err
     assert err.startswith("kvviz: ")
     assert err.count("\n") == 1
+
+
+def test_a_run_is_recorded_and_reported(tmp_path, capsys):
+    """The file would hold another run, or the report could not be made of it."""
+    kept, page = tmp_path / "run.kvviz", tmp_path / "report.html"
+    words = ["--dry", "--steps", "60", "--record", str(kept), "--record-every", "2"]
+    told = report(capsys, *words)
+    read = load(kept)
+    assert read.steps.tolist() == list(range(2, 61, 2))
+    assert untimed(read.manifest.report) == untimed(told)
+    assert main(["report", str(kept), "--out", str(page)]) == 0
+    assert "steps recorded, every 2: 2 to 60" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_makes_its_run(tmp_path, capsys):
+    """A CI job would need a recording first."""
+    page = tmp_path / "report.html"
+    words = ["--dry", "--preset", "control", "--set", "seed=9", "--steps", "40"]
+    assert main(["report", *words, "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "kvviz 0.1.0 | control | seed 9 | step 40 |" in text
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "README.md", "--out", "TMP/a.html"], "is no recording of kvviz"),
+        (["report", "nope.kvviz", "--out", "TMP/a.html"], "can't be read"),
+        (["report", "--dry", "--out", "TMP/nope/a.html"], "There is no folder"),
+        (["report", "--dry", "--steps", "0", "--out", "TMP/a.html"], "--steps 0"),
+        (["run", "--dry", "--steps", "1", "--record", "TMP"], "is a folder"),
+        (
+            ["run", "--dry", "--steps", "1", "--record", "TMP/a", "--record-every", "0"],
+            "--record-every 0",
+        ),
+    ],
+)
+def test_what_can_not_be_recorded_or_reported(tmp_path, capsys, words, said):
+    """A run would be made and lost, or end in a traceback."""
+    assert main([word.replace("TMP", str(tmp_path)) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

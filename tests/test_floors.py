@@ -17,7 +17,7 @@ CACHES = GROUND | {"allocators"}
 ENGINE = CACHES | {"caches", "workloads", "metrics"}
 MODEL = ENGINE | {"engine"}
 BUILD = MODEL | {"model"}
-DRIVE = BUILD | {"build", "report"}
+DRIVE = BUILD | {"build", "report", "recording"}
 STUDY = DRIVE | {"sweeps"}
 COMMAND = STUDY | {
     "live",
@@ -26,6 +26,7 @@ COMMAND = STUDY | {
     "planning",
     "replay",
     "studies",
+    "html",
     "cli_sweeps",
     "cli_write",
 }
@@ -46,6 +47,7 @@ SEES: dict[str, set[str] | None] = {
     "scenario": ENGINE | {"engine"},
     "model": MODEL,
     "report": MODEL,
+    "recording": MODEL | {"report"},
     "build": BUILD,
     "live": DRIVE,
     "planning": DRIVE | {"capacity"},
@@ -57,6 +59,7 @@ SEES: dict[str, set[str] | None] = {
     "cli": COMMAND,
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes", "capacity"},
+    "html": DRIVE | {"live", "views", "ui"},  # of ui what makes figures of a publication
     "ui": None,
     "app": None,
     "pages": None,
@@ -68,6 +71,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "numba": ("kvviz.model.kernels", "kvviz.replay.kernels"),
     "cuda": (),
     "plotly": ("kvviz.views",),
+    "pyarrow": (),
     "streamlit": ("kvviz.ui", "app", "pages"),
     "joblib": ("kvviz.sweeps",),
     "distributed": (),
@@ -77,7 +81,8 @@ PLACES: dict[str, tuple[str, ...]] = {
 LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.build",),
     "cuda": ("kvviz.caches.cuda_vmm",),
-    "plotly": ("kvviz.ui",),
+    "plotly": ("kvviz.ui", "kvviz.html"),
+    "pyarrow": ("kvviz.recording.tables",),
     "distributed": ("kvviz.sweeps",),
     "ray": ("kvviz.sweeps",),
 }
@@ -92,7 +97,17 @@ NUMPY_ONLY = GROUND | {
     "scenario",
 }
 # Importing one of these must not load torch, not even through another module.
-LIGHT = NUMPY_ONLY | {"report", "build", "live", "planning", "views", "sweeps", "studies"}
+LIGHT = NUMPY_ONLY | {
+    "report",
+    "recording",
+    "build",
+    "live",
+    "planning",
+    "views",
+    "sweeps",
+    "studies",
+    "html",
+}
 
 
 class Import(NamedTuple):

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,7 @@ def stamp(published: Published) -> str:
         f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
         + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
-        + f"{published.device} | model {c.model or SHIPPED_NAME} | stream {published.stream_hash}"
+        + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | stream {published.stream_hash}"
     )
 
 

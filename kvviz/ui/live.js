@@ -66,11 +66,14 @@ class View {
 
   async start() {
     try {
+      this.picture = await import(`${this.base}kvviz/assets/picture.js?v=${this.version}`);
       this.plotly = await loadPlotly(`${this.base}kvviz/assets/plotly.js?v=${this.version}`);
     } catch (error) {
       this.note("The browser could not load plotly.js from this server. Reload the page.");
       return;
     }
+    if (this.closed) return;
+    this.picture.attach(this);
     this.theme = pageTheme();
     this.root.dataset.theme = this.theme;
     this.connect();
@@ -254,9 +257,8 @@ class View {
     }
     await this.plotly.react(node, figure.data, figure.layout, {
       displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
-      modeBarButtons: [name.startsWith("map-") ? [...BUTTONS, this.camera(name)] : [...BUTTONS, "toImage"]],
+      modeBarButtons: [[...BUTTONS, this.camera(name)]],
       doubleClick: "reset",
-      toImageButtonOptions: { format: "png", scale: 2, filename: `kvviz-${name}-step${this.probe.step}` },
     });
     if (!this.plots[name]) this.first(name, node);
     if (node.kvCanvas) paint(node);
@@ -279,14 +281,11 @@ class View {
     window.addEventListener("pointercancel", release, { capture: true, signal: this.ended.signal });
   }
 
-  /* Saves a map: the picture goes back into the layout, where Plotly's export finds it. */
+  /* Saves one figure, with its stamp. */
   camera(name) {
     return {
       name: "save", title: "Download plot as a PNG", icon: this.plotly.Icons.camera,
-      click: (node) => this.plotly.downloadImage(
-        { data: node.data, layout: { ...node.layout, images: [node.kvImage] } },
-        { format: "png", scale: 2, width: node.offsetWidth, height: node.offsetHeight,
-          filename: `kvviz-${name}-step${this.probe.step}` }),
+      click: () => this.picture.savePlot(this, name),
     };
   }
 

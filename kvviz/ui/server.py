@@ -40,6 +40,7 @@ _IDLE_SECONDS = 2.0
 _KINDS = {
     "plotly.js": "text/javascript; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
+    "picture.js": "text/javascript; charset=utf-8",
     "live.css": "text/css; charset=utf-8",
 }
 _WORDS = 4096  # longest message taken from a browser, in bytes
@@ -104,7 +105,7 @@ async def asset(request: Request) -> Response:
 def asset_version() -> str:
     """Changes when the component's files or plotly do; part of their addresses."""
     digest = hashlib.sha256()
-    for name in ("live.js", "live.css"):
+    for name in ("live.js", "picture.js", "live.css"):
         digest.update((Path(__file__).with_name(name)).read_bytes())
     from plotly.offline import get_plotlyjs_version
 

@@ -53,6 +53,7 @@ def runner(hub) -> LiveRunner:
     ("name", "kind"),
     [
         ("live.js", "text/javascript"),
+        ("picture.js", "text/javascript"),
         ("live.css", "text/css"),
         ("plotly.js", "text/javascript"),
     ],

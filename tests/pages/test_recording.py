@@ -1,0 +1,93 @@
+"""The recording page: a file that was uploaded, a run made for it, files that are no recordings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from kvviz.recording.files import unpack
+from tests.recording.made import recorded
+
+PAGE = "pages/recording.py"
+
+
+@pytest.fixture
+def page(root, monkeypatch) -> AppTest:
+    monkeypatch.chdir(root)
+    return AppTest.from_file(str(root / PAGE), default_timeout=60).run()
+
+
+def upload(page: AppTest, data: bytes) -> AppTest:
+    page.file_uploader(key="recording").upload("run.kvviz", data, "application/octet-stream")
+    return page.run()
+
+
+def specs(page: AppTest) -> list[dict]:
+    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+def quiet(page: AppTest) -> bool:
+    return not (list(page.exception) or list(page.error))
+
+
+def test_nothing_is_chosen_yet(page: AppTest) -> None:
+    """The first visit would show an error."""
+    assert quiet(page)
+    assert "Choose a recording" in page.info[0].value
+
+
+def test_an_uploaded_recording_is_shown(page: AppTest) -> None:
+    """The page would show something else than the file holds."""
+    made = recorded(120)
+    upload(page, made.data)
+    assert quiet(page)
+    assert page.select_slider(key="index").value == 119
+    assert len(specs(page)) == 7
+    last = made.snapshots["contiguous"][-1]
+    assert any(f"free **{last.free:,}**" in c.value for c in page.caption)
+    assert len(page.dataframe) == 4
+    assert any("120 recorded steps" in c.value for c in page.caption)
+
+
+def test_the_slider_picks_the_step(page: AppTest) -> None:
+    """Every step would look like the last one."""
+    made = recorded(120)
+    upload(page, made.data)
+    late = [spec["layout"] for spec in specs(page)]
+    page.select_slider(key="index").set_value(30).run()
+    assert quiet(page)
+    assert late != [spec["layout"] for spec in specs(page)]
+    assert any("step 31" in c.value for c in page.caption)
+    assert any(f"free **{made.snapshots['paged'][30].free:,}**" in c.value for c in page.caption)
+
+
+@pytest.mark.parametrize("data", [b"no recording", recorded(120).data[:5000]])
+def test_a_bad_file_is_told(page: AppTest, data: bytes) -> None:
+    """A wrong file would end in a traceback."""
+    upload(page, data)
+    assert list(page.exception) == []
+    (error,) = page.error
+    assert error.value.startswith(("The file is no recording", "The recording is damaged"))
+    upload(page, recorded(120).data)
+    assert quiet(page) and len(specs(page)) == 7
+
+
+def test_a_run_is_made_here(page: AppTest) -> None:
+    """Without a file there would be nothing to look at."""
+    page.radio(key="source").set_value("Made here").run()
+    page.select_slider(key="of-steps").set_value(100)
+    page.button(key="record").click().run()
+    assert quiet(page)
+    assert page.select_slider(key="index").value == 99
+    name, data = page.session_state["made"]
+    assert name == "chat-and-documents-100.kvviz"
+    assert len(unpack(data).steps) == 100
+
+
+def test_the_report_is_offered(page: AppTest) -> None:
+    upload(page, recorded(120).data)
+    page.button(key="make-report").click().run()
+    assert quiet(page)
+    assert page.session_state["report"].startswith("<!doctype html>")
