@@ -141,7 +141,7 @@ class PagedLayout:
             return False
         room = self._room[lines]
         full = room == 0
-        count = np.count_nonzero(full)
+        count = int(np.count_nonzero(full))
         if count:
             ids = self._pool.take(count)
             if ids is None:

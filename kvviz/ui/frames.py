@@ -218,7 +218,8 @@ def stamp(published: Published) -> str:
         f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
         + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
-        + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | stream {published.stream_hash}"
+        + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | "
+        + f"stream {published.stream_hash}"
     )
 
 
