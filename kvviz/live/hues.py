@@ -11,28 +11,47 @@ HUES = 12
 
 
 class HueBook:
-    """Hands out hues 0..11: not one of its address neighbours', then the least used."""
+    """Hands out hues 0..11: not one of its address neighbours', then the least used.
 
-    def __init__(self) -> None:
+    Told of every step, it gives the same colours in every run with the same settings. The last
+    `remembered` requests keep theirs after they left, for those who look at a past step.
+    """
+
+    def __init__(self, remembered: int = 1 << 16) -> None:
         self._hue: dict[int, int] = {}
+        self._past: dict[int, int] = {}
+        self._remembered = remembered
 
     def update(self, snapshots: list[Snapshot]) -> dict[int, int]:
-        """Forget requests that left every lane, colour the new ones; the first snapshot's
-        addresses decide who is a neighbour. Returns a copy."""
-        live = {int(i) for s in snapshots for i in s.seq_id}
-        live |= {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
+        """Colour the new requests; the first snapshot's addresses decide who is a neighbour.
+        The hues of those that are in some lane or at the head of a queue: a copy."""
+        live = _shown(snapshots)
+        new = live - self._hue.keys()
         self._hue = {i: h for i, h in self._hue.items() if i in live}
-        counts = Counter(self._hue.values())
-        neighbours = _neighbours(snapshots[0]) if snapshots else {}
-        for request in sorted(live - self._hue.keys()):
+        counts = Counter(self._hue.values()) if new else Counter()
+        neighbours = _neighbours(snapshots[0]) if new else {}
+        for request in sorted(new):
             taken = {self._hue.get(n) for n in neighbours.get(request, ())}
-            hue = min(
-                [h for h in range(HUES) if h not in taken] or range(HUES),
-                key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
-            )
-            self._hue[request] = hue
+            hue = self._past.get(request)
+            if hue is None:
+                hue = min(
+                    [h for h in range(HUES) if h not in taken] or range(HUES),
+                    key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
+                )
+            self._hue[request] = self._past[request] = hue
             counts[hue] += 1
+        while len(self._past) > self._remembered:
+            del self._past[next(iter(self._past))]
         return dict(self._hue)
+
+    def of(self, snapshots: list[Snapshot]) -> dict[int, int]:
+        """The hues that requests in these past snapshots had."""
+        return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
+
+
+def _shown(snapshots: list[Snapshot]) -> set[int]:
+    shown = {i for s in snapshots for i in s.seq_id.tolist()}
+    return shown | {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
 
 
 def _neighbours(snapshot: Snapshot) -> dict[int, set[int]]:

@@ -13,13 +13,16 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import TypeVar
 
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
 from kvviz.errors import KvvizError
-from kvviz.live.hues import HueBook
+from kvviz.live.past import Past
 from kvviz.live.published import Published, view_lane
+from kvviz.records import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ THREAD_NAME = "kvviz-lanes"
 _PUBLISH_SECONDS = 0.05
 
 Command = Callable[[], None]
+Answer = TypeVar("Answer")
 
 
 class LiveRunner:
@@ -64,7 +68,9 @@ class LiveRunner:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._lanes: Lanes | None = None
-        self._hues = HueBook()
+        self._past = Past([])
+        self._shots: dict[str, Snapshot] = {}
+        self._changes: tuple[int, ...] = ()
         self._state = STARTING
         self._closing = threading.Event()
         self._paused = False
@@ -131,6 +137,26 @@ class LiveRunner:
         """Back to step 0 with the settings of now; also the way out of a failure."""
         config = self.config
         self._do(lambda: self._restart(config))
+
+    def ask(self, question: Callable[[Lanes, Past, Published], Answer]) -> Future[Answer]:
+        """Have the thread answer between two steps: it alone may read lanes and past. What the
+        answer is made of must be copies. Fails with KvvizError when nothing runs yet."""
+        answer: Future[Answer] = Future()
+
+        def act() -> None:
+            try:
+                if self._lanes is None:
+                    raise KvvizError("Nothing runs yet. Wait, or restart the run.")
+                answer.set_result(question(self._lanes, self._past, self._latest))
+            except Exception as error:  # it is the asker's, not the run's
+                answer.set_exception(error)
+
+        self._do(act)
+        return answer
+
+    def past(self, step: int) -> Future[Published]:
+        """What was shown at this step, or at the nearest that is kept."""
+        return self.ask(lambda lanes, past, newest: past.publication(lanes, step, newest))
 
     def close(self) -> None:
         """Ask the thread to end and free the pools. Does not wait for it."""
@@ -209,6 +235,7 @@ class LiveRunner:
         assert self._lanes is not None
         self._single_steps = max(0, self._single_steps - 1)
         self._lanes.step()
+        self._shots = self._past.add(self._lanes)
 
     def _one_more(self) -> None:
         self._single_steps += 1
@@ -231,7 +258,9 @@ class LiveRunner:
         self._message = ""
         self._single_steps = 0
         self._lanes = self._build(config)
-        self._hues = HueBook()
+        self._past = Past(list(self._lanes.engines))
+        self._changes = ()
+        self._shots = self._past.add(self._lanes)
         self._publish()
 
     def _reconfigure(self, config: RunConfig) -> None:
@@ -239,13 +268,15 @@ class LiveRunner:
             self._restart(config)
             return
         self._lanes.reconfigure(config)
+        self._changes = (*self._changes, self._lanes.step_count)
+        self._shots = {}  # a verdict may be another one now
         self._publish()
 
     def _publish(self) -> None:
         lanes = self._lanes
         if lanes is None:
             return
-        views = {name: view_lane(lanes, name) for name in lanes.engines}
+        views = {name: view_lane(lanes, name, self._shots.get(name)) for name in lanes.engines}
         self._latest = Published(
             self._latest.version + 1,
             lanes.step_count,
@@ -259,7 +290,10 @@ class LiveRunner:
             lanes.stream.hash,
             lanes.stream.drawn,
             lanes.stream.scaling,
-            self._hues.update([view.snapshot for view in views.values()]),
+            self._past.hues.update([view.snapshot for view in views.values()]),
+            first=self._past.first,
+            last=self._past.last,
+            changes=self._changes,
         )
 
     def _shown_state(self) -> str:
