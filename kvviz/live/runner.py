@@ -144,6 +144,8 @@ class LiveRunner:
         answer: Future[Answer] = Future()
 
         def act() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
             try:
                 if self._lanes is None:
                     raise KvvizError("Nothing runs yet. Wait, or restart the run.")

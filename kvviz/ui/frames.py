@@ -47,11 +47,12 @@ class FrameBuilder:
         """The next frame: zlib-compressed JSON, see `live.js` for what reads it."""
         theme = THEMES[self.theme]
         now = time.monotonic()
-        look = (self.theme, self.colour_by, published.state)
+        look = (self.theme, self.colour_by, published.state, published.looking)
         with_charts = (
             now - self._charts_at >= CHART_SECONDS
             or look != self._look
             or published.state != "running"  # no later frame would bring them
+            or published.looking
         )
         if with_charts:
             self._charts_at, self._look = now, look
@@ -109,6 +110,11 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "legend": _legend(theme),
         "stamp": stamp(published),
         "numbers": None,
+        "past": {
+            "looking": published.looking,
+            "first": published.first,
+            "last": published.last,
+        },
     }
 
 
@@ -153,10 +159,11 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     return {
         "time": capacity.over_time(
             {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
-            {n: v.refusals for n, v in lanes.items()},
+            {n: (*v.refusals, *v.later) for n, v in lanes.items()},
             theme,
             window=WINDOW,
             capacity=memory.slots,
+            cursor=published.step - 1 if published.looking else None,
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
         "holes": holes.histogram(snapshots, theme, ask=ask),
@@ -216,8 +223,17 @@ def stamp(published: Published) -> str:
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
         f"{c.contiguous.fit} fit, reserve {c.contiguous.reservation}, compaction "
         f"{c.contiguous.compaction.replace('_', ' ')} | blocks of {c.paged.block_size} | "
-        f"{published.device} | stream {published.stream_hash}"
+        f"{published.device} | stream {published.stream_hash}{_disturbed(published)}"
     )
+
+
+def _disturbed(published: Published) -> str:
+    """Settings, seed and step alone do not make such a run again."""
+    if not published.changes:
+        return ""
+    steps = ", ".join(number(step) for step in published.changes[:3])
+    more = f" and {len(published.changes) - 3} more" if len(published.changes) > 3 else ""
+    return f" | changed while it ran, at step {steps}{more}"
 
 
 def _status(published: Published) -> list[dict[str, str]]:

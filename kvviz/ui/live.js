@@ -5,6 +5,11 @@
    plot keeps its ranges until it is reset (uirevision would drop them as soon as the given range
    moves on), and a hover label that react clears is shown again. */
 
+// The parts are files of their own; they carry the version that this file was asked for with.
+const { Scrubber } = await part("scrub.js");
+
+function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
+
 const CHARTS = [
   ["time", "Free vs admissible, over time", "Free and admissible slots over the last steps, with a mark for every refusal"],
   ["size", "How many requests of size r fit now", "How many requests of each size fit now, by lane"],
@@ -60,6 +65,7 @@ class View {
     this.find = (name) => this.root.querySelector(`[data-kv="${name}"]`);
     this.closed = false;
     this.ended = new AbortController();
+    this.parts = [new Scrubber(this, this.find("past"))];
     this.listen();
     this.start();
   }
@@ -117,9 +123,11 @@ class View {
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
     this.refreshTip();
     Object.assign(this.hover, frame.hover);
+    for (const part of this.parts) part.show(frame);
     await this.draw(frame);
     const p = this.probe;
     p.frames += 1; p.bytes += buffer.byteLength; p.step = frame.step; p.state = frame.state;
+    p.looking = frame.past.looking;
     p.ms.push(performance.now() - began);
     if (p.ms.length > 500) p.ms.shift();
     this.send({ ready: true });
@@ -137,7 +145,7 @@ class View {
         : "Loading the model and the kernels…");
     }
     put(this.find("step"), `step ${frame.step.toLocaleString("en")}`);
-    const running = frame.state === "running";
+    const running = frame.state === "running" && !frame.past.looking;
     put(this.find("play"), frame.state === "paused" || frame.state === "asleep" ? "Play" : "Pause");
     this.playing = running || frame.state === "starting";
     this.note(frame.state === "failed" ? frame.message : "");
@@ -433,6 +441,7 @@ function scaffold(parent, lanes) {
       <label>colour by <select data-kv="colour"><option>request</option><option>state</option>
         <option>age</option></select></label>
       <span class="kv-chips" data-kv="chips"></span></div>
+    <div class="kv-past" data-kv="past" role="group" aria-label="Past steps"></div>
     <p class="kv-note" data-kv="note" role="alert"></p>
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>

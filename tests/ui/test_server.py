@@ -27,7 +27,9 @@ from tests.live.support import dry, until
 def hub(monkeypatch) -> Iterator[Hub]:
     one = Hub(budget=PoolBudget(1 << 30))
     monkeypatch.setattr(server, "hub", lambda: one)
-    monkeypatch.setattr(server, "_IDLE_SECONDS", 0.1)  # how soon a channel notes that it ended
+    monkeypatch.setattr(
+        "kvviz.ui.viewer._IDLE_SECONDS", 0.1
+    )  # how soon a channel notes that it ended
     yield one
     runners = list(one._runners.values())
     one.close()
@@ -242,6 +244,37 @@ def test_theme_and_colour_take_effect_in_a_paused_run(client, runner):
     assert (first["theme"], dark["theme"], aged["theme"]) == ("light", "dark", "dark")
     assert set(first["figures"]) == set(dark["figures"])
     assert {"map-contiguous", "map-paged"} == set(aged["figures"])
+
+
+def test_a_viewer_looks_back_and_returns(client, runner):
+    """The scrubber would move and the maps would not, or nobody would find back."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 30)
+        socket.send(do="pause")
+        until(lambda: runner.latest().state == "paused")
+        newest = runner.latest()
+        back = socket.frame(look=20, ready=True)
+        assert (back["step"], back["past"]) == (
+            20,
+            {"looking": True, "first": 0, "last": newest.step},
+        )
+        assert {"map-contiguous", "map-paged", "time"} <= set(back["figures"])
+        assert len(back["figures"]["time"]["layout"]["shapes"]) == 1
+        found = socket.frame(look="next", ready=True)
+        assert found["step"] >= 20
+        live = socket.frame(look=None, ready=True)
+        assert (live["step"], live["past"]["looking"]) == (newest.step, False)
+        socket.frame(look=5, ready=True)
+        socket.send(do="play")
+        until(lambda: runner.latest().step > newest.step + 5)
+        assert not socket.frame(ready=True)["past"]["looking"]
+
+
+@pytest.mark.parametrize("look", [-1, 2.5, True, "far", [3], {"a": 1}])
+def test_a_look_at_nowhere_is_ignored(client, runner, look):
+    with connect(client, runner) as socket:
+        socket.frame(ready=True)
+        assert not socket.frame(look=look, ready=True)["past"]["looking"]
 
 
 def test_a_hidden_page_gets_no_frames(client, runner):

@@ -1,0 +1,102 @@
+"""One browser at the live channel: what it wants to see, what it has, whether it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kvviz.errors import KvvizError
+from kvviz.live.published import Published
+from kvviz.live.runner import LiveRunner
+from kvviz.ui.frames import FrameBuilder
+from kvviz.views.memory_map import COLOUR_BY
+from kvviz.views.theme import THEMES
+
+FRAME_SECONDS = 0.1
+_LOOK_SECONDS = 0.03  # between frames of a past that is being scrubbed through
+_IDLE_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0  # a step of the lanes may be under way
+REFUSALS = {"next": True, "previous": False}
+
+
+class Viewer:
+    """`look` is the step it looks at, or None for the newest."""
+
+    def __init__(self, runner: LiveRunner) -> None:
+        self.runner = runner
+        self.builder = FrameBuilder()
+        self.ready = asyncio.Event()
+        self.visible = True
+        self.look: int | None = None
+        self._seek: bool | None = None
+        self._shown: tuple[int, int | None] | None = None
+        self._last = 0.0
+
+    async def next_frame(self) -> bytes | None:
+        """Wait until the browser is ready and there is news; None when there is none yet."""
+        try:
+            await asyncio.wait_for(self.ready.wait(), _IDLE_SECONDS)
+        except TimeoutError:
+            return None
+        if not self.visible:
+            await asyncio.sleep(0.2)
+            return None
+        pause = FRAME_SECONDS if self.look is None else _LOOK_SECONDS
+        wait = self._last + pause - asyncio.get_running_loop().time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        published = self.runner.latest()
+        if self._seek is None and self._shown == (published.version, self.look):
+            return None
+        if self._seek is not None or self.look is not None:
+            published = await self._past(published)
+        self._shown = published.version, self.look
+        self._last = asyncio.get_running_loop().time()
+        self.ready.clear()
+        return await asyncio.to_thread(self.builder.build, published)
+
+    def obey(self, words: dict[str, Any]) -> None:
+        """An order from the browser. Unknown ones are ignored."""
+        if words.get("ready"):
+            self.ready.set()
+        theme, colour = words.get("theme"), words.get("colour")
+        if isinstance(theme, str) and theme in THEMES:
+            self.builder.theme, self._shown = theme, None
+        if colour in COLOUR_BY:
+            self.builder.colour_by, self._shown = colour, None
+        if isinstance(words.get("visible"), bool):
+            self.visible = words["visible"]
+        if "look" in words:
+            self._look(words["look"])
+        act = {
+            "play": self.runner.start,
+            "pause": self.runner.pause,
+            "step": self.runner.step,
+            "reset": self.runner.reset,
+        }.get(str(words.get("do")))
+        if act:
+            self.look = None
+            act()
+
+    def _look(self, step: object) -> None:
+        if step is None or (type(step) is int and step >= 0):
+            self.look, self._seek = step, None
+        elif isinstance(step, str) and step in REFUSALS:
+            self._seek = REFUSALS[step]
+
+    async def _past(self, newest: Published) -> Published:
+        """The past step that is wanted; the newest when the run cannot tell."""
+        seek, self._seek = self._seek, None
+        look = newest.step if self.look is None else self.look
+        try:
+            if seek is not None:
+                look = self.look = await self._answer(
+                    self.runner.ask(lambda lanes, past, _: past.refusal(lanes, look, seek))
+                )
+            return await self._answer(self.runner.past(look))
+        except (KvvizError, TimeoutError, ValueError):
+            self.look = None
+            return newest
+
+    async def _answer(self, future: Any) -> Any:
+        return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
