@@ -31,6 +31,7 @@ from kvviz.workloads.lengths import load_mix
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
 _MERGED_ABOVE = 4096  # rows
+_WAITING = 12  # of the queue, named on the page
 
 
 class FrameBuilder:
@@ -43,8 +44,9 @@ class FrameBuilder:
         self._charts_at = 0.0
         self._look: tuple[Any, ...] = ()
 
-    def build(self, published: Published) -> bytes:
-        """The next frame: zlib-compressed JSON, see `live.js` for what reads it."""
+    def build(self, published: Published, more: dict[str, Any] | None = None) -> bytes:
+        """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
+        to what this viewer asked."""
         theme = THEMES[self.theme]
         now = time.monotonic()
         look = (self.theme, self.colour_by, published.state, published.looking)
@@ -56,7 +58,7 @@ class FrameBuilder:
         )
         if with_charts:
             self._charts_at, self._look = now, look
-        frame = head(published, theme)
+        frame = head(published, theme) | (more or {})
         figures = maps(published, theme, self.colour_by)
         if with_charts:
             figures |= charts(published, theme)
@@ -176,7 +178,10 @@ def hover(lane: LaneView) -> dict[str, Any]:
     """Columns for the pointer: which row lies under a cell, and what its request is."""
     s = lane.snapshot
     c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
+    place = memory_map.ghost_place(s, s.head)
     return {
+        "ghost": [int(s.waiting_id[0]), *place] if place else None,
+        "waiting": s.waiting_id[:_WAITING].tolist(),
         "columns": memory_map.Grid.of(s.capacity).columns,
         "grain": s.grain,
         "paged": s.paged,

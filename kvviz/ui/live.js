@@ -6,7 +6,8 @@
    moves on), and a hover label that react clears is shown again. */
 
 // The parts are files of their own; they carry the version that this file was asked for with.
-const { Scrubber } = await part("scrub.js");
+const [{ Scrubber }, { Inspector }, { EventLog }] =
+  await Promise.all(["scrub.js", "inspector.js", "log.js"].map(part));
 
 function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
 
@@ -65,7 +66,10 @@ class View {
     this.find = (name) => this.root.querySelector(`[data-kv="${name}"]`);
     this.closed = false;
     this.ended = new AbortController();
-    this.parts = [new Scrubber(this, this.find("past"))];
+    this.scrubber = new Scrubber(this, this.find("past"));
+    this.inspector = new Inspector(this, this.find("inspect"));
+    this.log = new EventLog(this, this.find("log"));
+    this.parts = [this.scrubber, this.inspector, this.log];
     this.listen();
     this.start();
   }
@@ -92,6 +96,8 @@ class View {
       this.tries = 0;
       this.send({ theme: this.theme, colour: this.find("colour").value,
                   visible: !document.hidden, ready: true });
+      if (this.inspector.selected != null) this.inspector.select(this.inspector.selected);
+      this.log.ask();
     };
     socket.onmessage = (message) => this.receive(message.data);
     socket.onclose = (event) => this.lost(event.code);
@@ -267,7 +273,7 @@ class View {
       toImageButtonOptions: { format: "png", scale: 2, filename: `kvviz-${name}-step${this.probe.step}` },
     });
     if (!this.plots[name]) this.first(name, node);
-    if (node.kvCanvas) paint(node);
+    if (node.kvCanvas) this.remark(name, node);
     if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
   }
 
@@ -285,6 +291,19 @@ class View {
     };
     window.addEventListener("pointerup", release, { capture: true, signal: this.ended.signal });
     window.addEventListener("pointercancel", release, { capture: true, signal: this.ended.signal });
+  }
+
+  /* Plotly covers a plot while the button is down: a click is a press and a release in one place. */
+  clicks(node, act) {
+    let down = null;
+    node.addEventListener("pointerdown", (event) => {
+      down = event.target.closest(".modebar") ? null : [event.clientX, event.clientY];
+    }, true);
+    window.addEventListener("pointerup", (event) => {
+      const from = down;
+      down = null;
+      if (from && Math.hypot(event.clientX - from[0], event.clientY - from[1]) < 4) act(event);
+    }, { capture: true, signal: this.ended.signal });
   }
 
   /* Saves a map: the picture goes back into the layout, where Plotly's export finds it. */
@@ -310,7 +329,14 @@ class View {
     if (name.startsWith("map-")) {
       node.addEventListener("pointermove", (event) => this.tip(name.slice(4), node, event));
       node.addEventListener("pointerleave", () => this.hideTip());
+      this.clicks(node, (event) => this.pick(name.slice(4), node, event));
       return;
+    }
+    if (name === "holes") {
+      node.on("plotly_click", (event) => {
+        const bar = event.points[0];
+        this.inspector.bar(bar.data.name, bar.x);
+      });
     }
     node.on("plotly_hover", (event) => {
       node.kvPoints = event.points.map((p) => ({ curveNumber: p.curveNumber, pointNumber: p.pointNumber }));
@@ -330,6 +356,37 @@ class View {
     const x = event.clientX - box.left, y = event.clientY - box.top;
     tip.style.left = `${Math.min(x + 14, box.width - tip.offsetWidth - 4)}px`;
     tip.style.top = `${y + 16}px`;
+  }
+
+  /* Stop, and show this step. */
+  jump(step) {
+    if (this.playing) this.send({ do: "pause" });
+    this.scrubber.go(step);
+  }
+
+  /* A click on a map: the request, the ghost of the waiting one, or the hole under it. */
+  pick(lane, node, event) {
+    const hover = this.hover[lane], slot = slotUnder(node, event, hover);
+    if (slot === null) return;
+    const ghost = hover.ghost;
+    if (ghost && ghost[1] <= slot && slot < ghost[2]) { this.inspector.select(ghost[0]); return; }
+    const owner = ownerOf(hover, slot);
+    if (owner >= 0) this.inspector.select(owner);
+    else if (owner === -1) this.inspector.hole(lane, slot);
+  }
+
+  mark() {
+    for (const lane of this.lanes) {
+      const node = this.plots[`map-${lane}`];
+      if (node && node.kvBitmap) this.remark(`map-${lane}`, node);
+    }
+  }
+
+  remark(name, node) {
+    const lane = name.slice(4), hover = this.hover[lane];
+    node.kvMarks = hover ? this.inspector.marks(lane, hover, columnsOf(hover)) : null;
+    node.kvColumns = hover ? hover.columns : 0;
+    paint(node);
   }
 
   hideTip() { this.find("tip").style.display = "none"; }
@@ -400,8 +457,38 @@ function paint(node) {
   pen.clearRect(0, 0, width, height);
   pen.imageSmoothingEnabled = (right - left) * across > width;
   pen.imageSmoothingQuality = "high";
-  pen.drawImage(bitmap, left * across, top * down, (right - left) * across, (bottom - top) * down,
-    0, 0, width, height);
+  const draw = () => pen.drawImage(bitmap, left * across, top * down, (right - left) * across,
+    (bottom - top) * down, 0, 0, width, height);
+  draw();
+  if (!node.kvMarks) return;
+  pen.save();
+  pen.fillStyle = getComputedStyle(node).getPropertyValue("--kv-card");
+  pen.globalAlpha = 0.82;
+  pen.fillRect(0, 0, width, height);
+  pen.globalAlpha = 1;
+  pen.beginPath();
+  const wide = width / (right - left), high = height / (bottom - top);
+  for (const [column, row, columns, rows] of node.kvMarks.flatMap((run) => boxes(run, node.kvColumns))) {
+    pen.rect((column - left) * wide, (row - top) * high, columns * wide, rows * high);
+  }
+  pen.clip();
+  draw();
+  pen.restore();
+}
+
+/* A run of slots on a wrapped strip: [column, row, columns, rows] of at most three boxes. */
+function boxes([start, size], columns) {
+  const found = [];
+  let at = start, left = size;
+  while (left > 0) {
+    const column = at % columns, row = Math.floor(at / columns);
+    const whole = column === 0 ? Math.floor(left / columns) : 0;
+    const taken = whole ? whole * columns : Math.min(left, columns - column);
+    found.push([column, row, whole ? columns : taken, whole || 1]);
+    at += taken;
+    left -= taken;
+  }
+  return found;
 }
 
 function rangesOf(node) {
@@ -446,6 +533,8 @@ function scaffold(parent, lanes) {
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
     <p class="kv-stamp" data-kv="stamp"></p>
+    <section class="kv-card kv-inspect" data-kv="inspect" aria-label="Inspect"></section>
+    <section class="kv-card kv-log" data-kv="log" aria-label="Events"></section>
     <div class="kv-numbers"><div>${[0, 1, 3].map(table).join("")}</div>
       <div>${table(2)}${chart(UNUSABLE)}</div></div>
     <div class="kv-tip" data-kv="tip" id="kv-tip" role="tooltip"></div>`;
@@ -528,13 +617,23 @@ function columnsOf(hover) {
   return hover.rows;
 }
 
-function describe(hover, slot) {
-  const { start, size, used, owner } = columnsOf(hover);
+function rowOf(start, slot) {
   let low = 0, high = start.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
     if (start[middle] <= slot) low = middle; else high = middle - 1;
   }
+  return low;
+}
+
+function ownerOf(hover, slot) {
+  const { start, owner } = columnsOf(hover);
+  return owner[rowOf(start, slot)];
+}
+
+function describe(hover, slot) {
+  const { start, size, used, owner } = columnsOf(hover);
+  const low = rowOf(start, slot);
   const n = (value) => value.toLocaleString("en");
   // A row of a paged pool may be a run of blocks that are all full or all free
   const block = Math.floor(slot / hover.grain);

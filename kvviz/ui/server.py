@@ -26,14 +26,17 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from kvviz.errors import KvvizError
+from kvviz.live import log as events
 from kvviz.live.hub import Hub
 from kvviz.live.runner import THREAD_NAME
+from kvviz.ui.files import WRITERS
 from kvviz.ui.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.02
-_OWN = ("live.js", "scrub.js", "live.css")  # files beside this one
+_ANSWER_SECONDS = 10.0
+_OWN = ("live.js", "scrub.js", "inspector.js", "log.js", "live.css")  # files beside this one
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KINDS = {name: _TYPES[Path(name).suffix] for name in ("plotly.js", *_OWN)}
 _WORDS = 4096  # longest message taken from a browser, in bytes
@@ -60,6 +63,7 @@ def routes() -> list[BaseRoute]:
     return [
         WebSocketRoute("/kvviz/live/{token}", live_channel),
         Route("/kvviz/assets/{name}", asset),
+        Route("/kvviz/events/{token}.{kind}", download),
         Route("/kvviz/status", status),
     ]
 
@@ -91,6 +95,27 @@ async def asset(request: Request) -> Response:
             "Cache-Control": "public, max-age=31536000, immutable",
             "X-Content-Type-Options": "nosniff",
         },
+    )
+
+
+async def download(request: Request) -> Response:
+    """The events of a session's lanes as a file."""
+    kind = request.path_params["kind"]
+    runner = hub().by_token(request.path_params["token"])
+    if runner is None or kind not in WRITERS:
+        return Response("no such file", status_code=404, media_type="text/plain")
+    try:
+        future = runner.ask(lambda lanes, past, newest: (events.table(lanes), newest.step))
+        rows, step = await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
+    except (KvvizError, TimeoutError) as error:
+        words = str(error) or "The lanes are busy. Try again."
+        return Response(words, status_code=503, media_type="text/plain")
+    body = await asyncio.to_thread(WRITERS[kind].write, rows)
+    name = f"kvviz-events-step{step}.{kind}"
+    return Response(
+        body,
+        media_type=WRITERS[kind].media_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

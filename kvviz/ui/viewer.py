@@ -8,6 +8,7 @@ from typing import Any
 from kvviz.errors import KvvizError
 from kvviz.live.published import Published
 from kvviz.live.runner import LiveRunner
+from kvviz.ui.asked import Asked
 from kvviz.ui.frames import FrameBuilder
 from kvviz.views.memory_map import COLOUR_BY
 from kvviz.views.theme import THEMES
@@ -29,6 +30,7 @@ class Viewer:
         self.visible = True
         self.look: int | None = None
         self._seek: bool | None = None
+        self.asked = Asked()
         self._shown: tuple[int, int | None] | None = None
         self._last = 0.0
 
@@ -53,7 +55,8 @@ class Viewer:
         self._shown = published.version, self.look
         self._last = asyncio.get_running_loop().time()
         self.ready.clear()
-        return await asyncio.to_thread(self.builder.build, published)
+        more = await self._answers(published) if self.asked.due(published, self._last) else {}
+        return await asyncio.to_thread(self.builder.build, published, more)
 
     def obey(self, words: dict[str, Any]) -> None:
         """An order from the browser. Unknown ones are ignored."""
@@ -68,6 +71,8 @@ class Viewer:
             self.visible = words["visible"]
         if "look" in words:
             self._look(words["look"])
+        if self.asked.obey(words):
+            self._shown = None
         act = {
             "play": self.runner.start,
             "pause": self.runner.pause,
@@ -97,6 +102,15 @@ class Viewer:
         except (KvvizError, TimeoutError, ValueError):
             self.look = None
             return newest
+
+    async def _answers(self, published: Published) -> dict[str, Any]:
+        asked, step = self.asked.copy(), published.step
+        try:
+            return await self._answer(
+                self.runner.ask(lambda lanes, past, _: asked.answer(lanes, past, step))
+            )
+        except (KvvizError, TimeoutError, KeyError, ValueError):
+            return {}
 
     async def _answer(self, future: Any) -> Any:
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
