@@ -13,7 +13,7 @@ import numpy as np
 
 from kvviz.caches.layout import Layout, Places
 from kvviz.config import RunConfig
-from kvviz.engine.forward import Chunk, Forward, cut
+from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
@@ -48,6 +48,8 @@ class Engine:
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
+        self._parts = isinstance(layout, Places)
+        self._dry = type(forward) is DryForward and not self._parts
         self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
     @property
@@ -67,7 +69,7 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        self._advance(rows, self._run(chunks(rows)))
+        self._advance(rows, self._skip(rows) if self._dry else self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
         self._pace.append((self.generated, spent))
@@ -180,7 +182,7 @@ class Engine:
 
     def _run(self, batch: list[Chunk]) -> np.ndarray:
         """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""
-        parts = cut(batch, self.layout.place()) if isinstance(self.layout, Places) else [batch]
+        parts = cut(batch, self.layout.place()) if self._parts else [batch]
         journal = self.layout.take_journal()
         if not batch:
             return self.forward([], journal)
@@ -189,7 +191,13 @@ class Engine:
         tokens = [self.forward(first, journal), *(self.forward(part, []) for part in others)]
         return np.concatenate(tokens)
 
-    def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray) -> None:
+    def _skip(self, rows: list[tuple[Sequence, int]]) -> list[int]:
+        """What `_run` would give without a model, and without building a batch for nobody."""
+        self.layout.take_journal()
+        self.passes += bool(rows)
+        return [0] * sum(sequence.request.samples for sequence, _ in rows)
+
+    def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray | list[int]) -> None:
         at = 0
         for sequence, count in rows:
             sequence.written += count

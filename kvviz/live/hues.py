@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 
-from kvviz.records import Snapshot
+from kvviz.records import Columns, Snapshot
 
 HUES = 12
 
@@ -25,11 +26,19 @@ class HueBook:
     def update(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """Colour the new requests; the first snapshot's addresses decide who is a neighbour.
         The hues of those that are in some lane or at the head of a queue: a copy."""
-        live = _shown(snapshots)
-        new = live - self._hue.keys()
-        self._hue = {i: h for i, h in self._hue.items() if i in live}
-        counts = Counter(self._hue.values()) if new else Counter()
-        neighbours = _neighbours(snapshots[0]) if new else {}
+        shown = _shown(snapshots)
+        self.follow(shown, lambda: snapshots[0].columns)
+        return {i: h for i, h in self._hue.items() if i in shown}
+
+    def follow(self, shown: set[int], columns: Callable[[], Columns]) -> None:
+        """The same from the ids alone; `columns` of the first lane are asked for when one is
+        new. Cheap enough for every step."""
+        if shown <= self._hue.keys():
+            return
+        new = shown - self._hue.keys()
+        self._hue = {i: h for i, h in self._hue.items() if i in shown}
+        counts = Counter(self._hue.values())
+        neighbours = _neighbours(columns())
         for request in sorted(new):
             taken = {self._hue.get(n) for n in neighbours.get(request, ())}
             hue = self._past.get(request)
@@ -42,7 +51,6 @@ class HueBook:
             counts[hue] += 1
         while len(self._past) > self._remembered:
             del self._past[next(iter(self._past))]
-        return dict(self._hue)
 
     def of(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """The hues that requests in these past snapshots had."""
@@ -54,8 +62,8 @@ def _shown(snapshots: list[Snapshot]) -> set[int]:
     return shown | {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
 
 
-def _neighbours(snapshot: Snapshot) -> dict[int, set[int]]:
-    owners = [int(o) for o in snapshot.columns.owner if o >= 0]
+def _neighbours(columns: Columns) -> dict[int, set[int]]:
+    owners = columns.owner[columns.owner >= 0].tolist()
     near: dict[int, set[int]] = {}
     for a, b in itertools.pairwise(owners):
         if a != b:

@@ -66,6 +66,14 @@ class Past:
             self._facts.popleft()
         return shots
 
+    def pass_by(self, lanes: Lanes) -> None:
+        """A step that is not kept: only the colours follow it. Before the first step that is."""
+        assert self.last < 0, "a step cannot be left out once others are kept"
+        engines = list(lanes.engines.values())
+        shown = {s.request.id for e in engines for s in e.scheduler.running}
+        shown |= {e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting}
+        self.hues.follow(shown, engines[0].layout.columns)
+
     def shots(self, step: int) -> dict[str, Snapshot]:
         """The snapshots of a step, which is brought into what is kept."""
         step = min(max(step, self.first), self.last)

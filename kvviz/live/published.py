@@ -38,6 +38,7 @@ class Published:
     looking: this is a past step, and the run itself stands at `last`. first, last: the steps
     that are kept and can be looked at; last is -1 when there is none.
     changes: the steps at which settings were changed while it ran.
+    replayed: the run was made anew from a link, without tensors.
     """
 
     version: int
@@ -57,6 +58,7 @@ class Published:
     first: int = -1
     last: int = -1
     changes: tuple[int, ...] = ()
+    replayed: bool = False
 
 
 def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> LaneView:

@@ -116,6 +116,8 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
             "looking": published.looking,
             "first": published.first,
             "last": published.last,
+            "replayed": published.replayed,
+            "changes": list(published.changes[:8]),
         },
     }
 

@@ -131,11 +131,12 @@ export class Inspector {
       box.append(life);
       nodes.push(box);
     }
-    const told = Object.values(lanes).find((facts) => facts.prompt_text);
+    const [told] = Object.entries(lanes).filter(([, facts]) => facts.prompt_text)
+      .sort(([, a], [, b]) => b.answer_text.length - a.answer_text.length);
     if (told) {
-      const box = el("section", "kv-said");
-      box.append(el("h5", "", "Prompt"), el("pre", "", told.prompt_text),
-        el("h5", "", "Generated so far"), el("pre", "", told.answer_text || "(nothing yet)"));
+      const box = el("section", "kv-said"), [name, facts] = told;
+      box.append(el("h5", "", "Prompt"), el("pre", "", facts.prompt_text));
+      if (facts.answer_text) box.append(el("h5", "", `Generated so far, in ${name}`), el("pre", "", facts.answer_text));
       nodes.push(box);
     }
     this.facts.replaceChildren(...nodes);

@@ -6,8 +6,8 @@
    moves on), and a hover label that react clears is shown again. */
 
 // The parts are files of their own; they carry the version that this file was asked for with.
-const [{ Scrubber }, { Inspector }, { EventLog }] =
-  await Promise.all(["scrub.js", "inspector.js", "log.js"].map(part));
+const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }] =
+  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js"].map(part));
 
 function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
 
@@ -69,7 +69,11 @@ class View {
     this.scrubber = new Scrubber(this, this.find("past"));
     this.inspector = new Inspector(this, this.find("inspect"));
     this.log = new EventLog(this, this.find("log"));
-    this.parts = [this.scrubber, this.inspector, this.log];
+    this.link = new Link(this, this.find("link"), this.find("address"), this.find("copied"));
+    this.parts = [this.scrubber, this.inspector, this.log, this.link];
+    const { sel, colour } = linked();
+    if (["request", "state", "age"].includes(colour)) this.find("colour").value = colour;
+    if (sel !== null) this.inspector.select(sel);
     this.listen();
     this.start();
   }
@@ -148,13 +152,14 @@ class View {
       this.speak(frame.verdict.text);
     } else {
       put(this.find("text"), frame.state === "failed" ? "The engine could not start."
-        : "Loading the model and the kernels…");
+        : frame.message || "Loading the model and the kernels…");
     }
     put(this.find("step"), `step ${frame.step.toLocaleString("en")}`);
     const running = frame.state === "running" && !frame.past.looking;
     put(this.find("play"), frame.state === "paused" || frame.state === "asleep" ? "Play" : "Pause");
     this.playing = running || frame.state === "starting";
     this.note(frame.state === "failed" ? frame.message : "");
+    this.find("tensors").hidden = !frame.past.replayed;
     put(this.find("again"), frame.state === "failed" ? "Restart" : "Reset");
     chips(this.find("chips"), frame.status);
     put(this.find("stamp"), `${frame.stamp} | ${location.href}`);
@@ -401,6 +406,7 @@ class View {
     this.find("play").onclick = () => this.send({ do: this.playing ? "pause" : "play" });
     this.find("one").onclick = () => this.send({ do: "step" });
     this.find("again").onclick = () => this.send({ do: "reset" });
+    this.find("tensors").onclick = () => this.send({ do: "tensors" });
     this.find("colour").onchange = (event) => this.send({ colour: event.target.value });
     this.onVisible = () => this.send({ visible: !document.hidden });
     document.addEventListener("visibilitychange", this.onVisible);
@@ -527,7 +533,11 @@ function scaffold(parent, lanes) {
       <button data-kv="again">Reset</button><span class="kv-step" data-kv="step">step 0</span>
       <label>colour by <select data-kv="colour"><option>request</option><option>state</option>
         <option>age</option></select></label>
+      <button data-kv="link" title="A link to this step, with these settings">Copy link</button>
+      <button data-kv="tensors" hidden title="Make this run again on real tensors, up to this step">Run it on tensors</button>
       <span class="kv-chips" data-kv="chips"></span></div>
+    <div class="kv-copied"><input readonly hidden data-kv="address" aria-label="Link to this step">
+      <span data-kv="copied" role="status"></span></div>
     <div class="kv-past" data-kv="past" role="group" aria-label="Past steps"></div>
     <p class="kv-note" data-kv="note" role="alert"></p>
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>

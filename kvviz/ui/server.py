@@ -36,7 +36,14 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.02
 _ANSWER_SECONDS = 10.0
-_OWN = ("live.js", "scrub.js", "inspector.js", "log.js", "live.css")  # files beside this one
+_OWN = (
+    "live.js",
+    "scrub.js",
+    "inspector.js",
+    "log.js",
+    "link.js",
+    "live.css",
+)  # files beside this one
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KINDS = {name: _TYPES[Path(name).suffix] for name in ("plotly.js", *_OWN)}
 _WORDS = 4096  # longest message taken from a browser, in bytes

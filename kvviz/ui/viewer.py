@@ -78,6 +78,7 @@ class Viewer:
             "pause": self.runner.pause,
             "step": self.runner.step,
             "reset": self.runner.reset,
+            "tensors": self.runner.onto_tensors,
         }.get(str(words.get("do")))
         if act:
             self.look = None
