@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,6 +78,15 @@ class Engine:
         self.step_count += 1
         if self._check_due():
             self.check_map()
+
+    def shorten(self, request_id: int) -> bool:
+        """The request ends with its next token; False when it is not here."""
+        for sequence in (*self.scheduler.running, *self.scheduler.waiting):
+            if sequence.request.id == request_id:
+                output = min(sequence.request.output_len, sequence.generated + 1)
+                sequence.request = replace(sequence.request, output_len=output)
+                return True
+        return False
 
     def reconfigure(self, config: RunConfig) -> None:
         """Take settings that need no restart."""

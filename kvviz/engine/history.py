@@ -79,6 +79,11 @@ class History:
         """The newest step; -1 when there is none."""
         return self._last
 
+    @property
+    def keyframes(self) -> list[int]:
+        """Steps that are kept whole, and so are the quickest to give back."""
+        return [group.first for group in self._groups]
+
     def add(self, snapshot: Snapshot) -> None:
         """The snapshot of the step after `last`."""
         assert self._last in (-1, snapshot.step - 1), f"step {snapshot.step} after {self._last}"

@@ -9,6 +9,7 @@ import numpy as np
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
 from kvviz.live.past import Past
+from kvviz.metrics import holes
 from kvviz.records import HOLE, Event, Snapshot
 
 RUNS_SHOWN = 256
@@ -16,6 +17,7 @@ LIFE_SHOWN = 40
 TEXT_SHOWN = 600  # bytes
 _SEARCHED = 640  # steps that are looked through for who left a hole
 _CHUNK = 32
+_NAMED = 12  # requests of a list
 
 
 def request_facts(lanes: Lanes, past: Past, step: int, request: int) -> dict[str, Any]:
@@ -58,6 +60,27 @@ def hole_facts(past: Past, step: int, lane: str, slot: int) -> dict[str, Any] | 
         "fits": fits[:12],
         "waiting": int(shot.counters.waiting),
     }
+
+
+def differences(past: Past, one: int, two: int) -> dict[str, Any]:
+    """From the moment `one` to the moment `two`, lane by lane: who came, who went, how free
+    slots and holes changed."""
+    before, after = past.shots(one), past.shots(two)
+    found = {}
+    for name, a in before.items():
+        b = after[name]
+        old, new = set(a.seq_id.tolist()), set(b.seq_id.tolist())
+        found[name] = {
+            "came": sorted(new - old)[:_NAMED],
+            "went": sorted(old - new)[:_NAMED],
+            "came_count": len(new - old),
+            "went_count": len(old - new),
+            "free": [a.free, b.free],
+            "admissible": [a.admissible, b.admissible],
+            "holes": [len(holes(a)), len(holes(b))],
+        }
+    steps = [next(iter(shots.values())).step for shots in (before, after)]
+    return {"steps": steps, "lanes": found}
 
 
 def cause(event: Event) -> str:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvviz.engine.engine import Engine
-from kvviz.engine.history import BUDGET_BYTES, History
+from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
 from kvviz.engine.lanes import Lanes
 from kvviz.live.hues import HueBook
 from kvviz.live.published import WINDOW, LaneView, Published, refusals_between
 from kvviz.records import QUEUED, Snapshot
 from kvviz.workloads.stream import Scaling
 
+_DECODED = 3  # steps decoded for a column of a short run, at most
 _PARTS = 4  # the charts' window moves by such a part of it, not with every step
 
 
@@ -100,6 +101,17 @@ class Past:
             scaling=facts.scaling,
             hues=self.hues.of(list(shots.values())),
         )
+
+    def sample(self, count: int, lane: str) -> list[tuple[Snapshot, dict[int, int]]]:
+        """Up to so many steps of a lane, evenly spaced, oldest first, with their colours: of a
+        long run those that are kept whole, for the others take a millisecond each."""
+        history = self.histories[lane]
+        steps: list[int] = [s for s in history.keyframes if s >= self.first]
+        if len(steps) * KEYFRAME_STEPS <= count * _DECODED:
+            steps = list(range(self.first, self.last + 1))
+        every = -(-len(steps) // count)
+        shots = [history.at(step) for step in steps[(len(steps) - 1) % every :: every]]
+        return [(shot, self.hues.of([shot])) for shot in shots]
 
     def refusal(self, lanes: Lanes, step: int, after: bool) -> int:
         """The next step (or the one before) that shows a refusal for want of memory in some

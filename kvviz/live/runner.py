@@ -170,6 +170,14 @@ class LiveRunner:
         """What was shown at this step, or at the nearest that is kept."""
         return self.ask(lambda lanes, past, newest: past.publication(lanes, step, newest))
 
+    def finish(self, request: int) -> None:
+        """End this request now, in every lane that has it."""
+        self._do(lambda: self._disturb(lambda lanes: lanes.finish(request)))
+
+    def add(self, slots: int) -> None:
+        """A request of so many slots arrives now, in every lane."""
+        self._do(lambda: self._disturb(lambda lanes: lanes.add(slots) >= 0))
+
     def onto_tensors(self) -> None:
         """A replayed run: make it again on tensors, up to the step where it stands."""
         if not self.replayed:
@@ -320,6 +328,14 @@ class LiveRunner:
         self._lanes.reconfigure(config)
         self._changes = (*self._changes, self._lanes.step_count)
         self._shots = {}  # a verdict may be another one now
+        self._publish()
+
+    def _disturb(self, act: Callable[[Lanes], bool]) -> None:
+        """Something that neither settings nor seed bring about."""
+        if self._lanes is None or not act(self._lanes):
+            return
+        self._changes = (*self._changes, self._lanes.step_count)
+        self._shots = {}
         self._publish()
 
     def _publish(self) -> None:

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any
 
 from kvviz.engine.lanes import Lanes
-from kvviz.live.inspect import hole_facts, request_facts
+from kvviz.live.inspect import differences, hole_facts, request_facts
 from kvviz.live.log import Filter, newest
 from kvviz.live.past import Past
 from kvviz.live.published import Published
@@ -16,12 +16,15 @@ _LONGEST = 24  # characters of a filter
 
 
 class Asked:
-    """`select`: a request; `hole`: (lane, slot); `log`: a filter of events, None: no log."""
+    """`select`: a request; `hole`: (lane, slot); `log`: a filter of events, None: no log;
+    `pin`: a step to compare with; `run`: the lane whose whole run is wanted as a picture."""
 
     def __init__(self) -> None:
         self.select: int | None = None
         self.hole: tuple[str, int] | None = None
         self.log: Filter | None = None
+        self.pin: int | None = None
+        self.run: str | None = None
         self._news = False
         self._at = 0.0
 
@@ -30,14 +33,18 @@ class Asked:
 
     def obey(self, words: dict[str, Any]) -> bool:
         """Take what a browser asks for; True when that is news. Nonsense is ignored."""
-        before = self.select, self.hole, self.log
+        before = self._wishes
         if "select" in words:
             self.select, self.hole = _request(words["select"]), None
         if "hole" in words:
             self.select, self.hole = None, _place(words["hole"])
         if "log" in words:
             self.log = _filter(words["log"])
-        if before == (self.select, self.hole, self.log):
+        if "pin" in words:
+            self.pin = _request(words["pin"])
+        if "run" in words:
+            self.run = _word(words["run"]) or None
+        if before == self._wishes:
             return False
         self._news = True
         return True
@@ -45,13 +52,17 @@ class Asked:
     def due(self, published: Published, now: float) -> bool:
         """Should the next frame bring answers? With each one while the run stands."""
         if not self._news:
-            if self.select is None and self.hole is None and self.log is None:
+            if not any(wish is not None for wish in self._wishes[:4]):
                 return False
             moves = published.state == "running" and not published.looking
             if moves and now - self._at < _EVERY_SECONDS:
                 return False
         self._news, self._at = False, now
         return True
+
+    @property
+    def _wishes(self) -> tuple[Any, ...]:
+        return self.select, self.hole, self.log, self.pin, self.run
 
     def answer(self, lanes: Lanes, past: Past, step: int) -> dict[str, Any]:
         """For the thread that owns the lanes."""
@@ -64,6 +75,8 @@ class Asked:
         if self.log is not None:
             until = None if step == past.last else step
             found["log"] = newest(lanes, self.log._replace(until=until))
+        if self.pin is not None:
+            found["pinned"] = differences(past, self.pin, step)
         return found
 
 

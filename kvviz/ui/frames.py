@@ -20,8 +20,8 @@ from kvviz import __version__
 from kvviz.caches.layouts import LANES, lane_config
 from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
-from kvviz.records import HOLE, Columns
-from kvviz.views import breakdown, capacity, holes, memory_map, words
+from kvviz.records import HOLE, Columns, Snapshot
+from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
@@ -44,9 +44,14 @@ class FrameBuilder:
         self._charts_at = 0.0
         self._look: tuple[Any, ...] = ()
 
-    def build(self, published: Published, more: dict[str, Any] | None = None) -> bytes:
+    def build(
+        self,
+        published: Published,
+        more: dict[str, Any] | None = None,
+        extra: Callable[[Theme, str], dict[str, Figure]] = lambda theme, colour_by: {},
+    ) -> bytes:
         """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
-        to what this viewer asked."""
+        to what this viewer asked; `extra(theme, colour_by)`: figures that it asked for."""
         theme = THEMES[self.theme]
         now = time.monotonic()
         look = (self.theme, self.colour_by, published.state, published.looking)
@@ -63,6 +68,7 @@ class FrameBuilder:
         if with_charts:
             figures |= charts(published, theme)
             frame["numbers"] = tables(published)
+        figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: hover(lane)
             for name, lane in published.lanes.items()
@@ -151,6 +157,28 @@ def maps(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure
         )
         for name, lane in published.lanes.items()
     }
+
+
+def pinned(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure]:
+    """The maps of a pinned moment, under names of their own."""
+    return {f"pin-{name}": f for name, f in _by_lane(maps(published, theme, colour_by)).items()}
+
+
+def whole_run(
+    sample: list[tuple[Snapshot, dict[int, int]]], theme: Theme, colour_by: str
+) -> Figure:
+    """Time by address, of one lane."""
+    return time_map.time_map(
+        [time_map.column(shot, hues, colour_by) for shot, hues in sample],
+        [shot.step for shot, _ in sample],
+        theme,
+        capacity=sample[0][0].capacity,
+        colour_by=colour_by,
+    )
+
+
+def _by_lane(figures: dict[str, Figure]) -> dict[str, Figure]:
+    return {name.removeprefix("map-"): figure for name, figure in figures.items()}
 
 
 def charts(published: Published, theme: Theme) -> dict[str, Figure]:

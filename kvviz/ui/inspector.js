@@ -11,11 +11,19 @@ export class Inspector {
       <div class="kv-ask"><label>request <input type="number" min="0" data-kv="which"
         aria-label="Request to inspect"></label>
         <button data-kv="forget">Clear</button>
+        <button data-kv="finish" disabled title="It ends with its next token, in every lane">Finish it now</button>
+        <label>slots <input type="number" min="1" value="1024" data-kv="slots"
+          aria-label="Slots of the request to add"></label>
+        <button data-kv="add" title="It arrives in every lane at the next step">Add a request</button>
         <span data-kv="queues"></span></div>
       <div class="kv-facts" data-kv="facts" aria-live="polite"></div>`;
     const find = (name) => node.querySelector(`[data-kv="${name}"]`);
     [this.which, this.facts, this.queues] = ["which", "facts", "queues"].map(find);
     this.which.onchange = () => this.select(this.which.value === "" ? null : Number(this.which.value));
+    this.finish = find("finish");
+    this.add = find("add");
+    this.finish.onclick = () => this.view.send({ finish: this.selected });
+    this.add.onclick = () => this.view.send({ add: Math.round(Number(find("slots").value)) });
     find("forget").onclick = () => this.clear();
     this.hint();
   }
@@ -84,6 +92,10 @@ export class Inspector {
       this.view.mark();
     }
     if (frame.hole !== undefined && this.place) this.emptiness(frame.hole);
+    const here = this.about && this.about.request === this.selected && Object.values(this.about.lanes)
+      .some((facts) => facts.state === "running" || facts.state === "waiting");
+    this.finish.disabled = frame.past.looking || !here;
+    this.add.disabled = frame.past.looking;
   }
 
   waiting(frame) {

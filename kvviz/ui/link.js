@@ -27,7 +27,7 @@ export class Link {
     } catch (error) {
       this.field.focus();
     }
-    const changes = this.changes.length ? ` Settings were changed while it ran, at step ${this.changes.join(", ")}: ` +
+    const changes = this.changes.length ? ` The run was changed by hand while it went on, at step ${this.changes.join(", ")}: ` +
       "the link starts from step 0 with the settings of now, and need not lead to this picture." : "";
     this.note.textContent = words + changes;
   }

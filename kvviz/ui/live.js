@@ -6,8 +6,8 @@
    moves on), and a hover label that react clears is shown again. */
 
 // The parts are files of their own; they carry the version that this file was asked for with.
-const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }] =
-  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js"].map(part));
+const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }, { Moments }] =
+  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js", "moments.js"].map(part));
 
 function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
 
@@ -70,7 +70,8 @@ class View {
     this.inspector = new Inspector(this, this.find("inspect"));
     this.log = new EventLog(this, this.find("log"));
     this.link = new Link(this, this.find("link"), this.find("address"), this.find("copied"));
-    this.parts = [this.scrubber, this.inspector, this.log, this.link];
+    this.moments = new Moments(this, this.find("moments"));
+    this.parts = [this.scrubber, this.inspector, this.log, this.link, this.moments];
     const { sel, colour } = linked();
     if (["request", "state", "age"].includes(colour)) this.find("colour").value = colour;
     if (sel !== null) this.inspector.select(sel);
@@ -102,6 +103,7 @@ class View {
                   visible: !document.hidden, ready: true });
       if (this.inspector.selected != null) this.inspector.select(this.inspector.selected);
       this.log.ask();
+      this.moments.ask();
     };
     socket.onmessage = (message) => this.receive(message.data);
     socket.onclose = (event) => this.lost(event.code);
@@ -263,7 +265,7 @@ class View {
   }
 
   async react(name, node, figure) {
-    if (name.startsWith("map-")) await takePicture(node, figure);
+    if (figure.layout.images && figure.layout.images.length) await takePicture(node, figure);
     const narrow = this.root.clientWidth < 700;
     figure.layout.autosize = true;
     if (node.kvZoom) {
@@ -278,7 +280,8 @@ class View {
       toImageButtonOptions: { format: "png", scale: 2, filename: `kvviz-${name}-step${this.probe.step}` },
     });
     if (!this.plots[name]) this.first(name, node);
-    if (node.kvCanvas) this.remark(name, node);
+    if (name.startsWith("map-")) this.remark(name, node);
+    else if (node.kvCanvas) paint(node);
     if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
   }
 
@@ -337,6 +340,7 @@ class View {
       this.clicks(node, (event) => this.pick(name.slice(4), node, event));
       return;
     }
+    if (name === "run") this.clicks(node, (event) => this.moments.go(node, event));
     if (name === "holes") {
       node.on("plotly_click", (event) => {
         const bar = event.points[0];
@@ -457,13 +461,13 @@ function paint(node) {
   if (canvas.height !== height) canvas.height = height;
   Object.assign(canvas.style, { left: `${x._offset}px`, top: `${y._offset}px`,
     width: `${x._length}px`, height: `${y._length}px` });
-  const across = bitmap.width / image.sizex, down = bitmap.height / image.sizey;
+  const across = bitmap.width / image.sizex, down = bitmap.height / image.sizey, from = image.x;
   const [left, right] = x.range, [bottom, top] = y.range;
   const pen = canvas.getContext("2d");
   pen.clearRect(0, 0, width, height);
   pen.imageSmoothingEnabled = (right - left) * across > width;
   pen.imageSmoothingQuality = "high";
-  const draw = () => pen.drawImage(bitmap, left * across, top * down, (right - left) * across,
+  const draw = () => pen.drawImage(bitmap, (left - from) * across, top * down, (right - left) * across,
     (bottom - top) * down, 0, 0, width, height);
   draw();
   if (!node.kvMarks) return;
@@ -544,6 +548,7 @@ function scaffold(parent, lanes) {
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
     <p class="kv-stamp" data-kv="stamp"></p>
     <section class="kv-card kv-inspect" data-kv="inspect" aria-label="Inspect"></section>
+    <section class="kv-card kv-inspect" data-kv="moments" aria-label="Moments"></section>
     <section class="kv-card kv-log" data-kv="log" aria-label="Events"></section>
     <div class="kv-numbers"><div>${[0, 1, 3].map(table).join("")}</div>
       <div>${table(2)}${chart(UNUSABLE)}</div></div>

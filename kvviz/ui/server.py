@@ -42,6 +42,7 @@ _OWN = (
     "inspector.js",
     "log.js",
     "link.js",
+    "moments.js",
     "live.css",
 )  # files beside this one
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}

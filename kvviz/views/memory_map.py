@@ -123,7 +123,7 @@ def picture(
         marks[starts] = True
         line = pixels.reshape(grid.rows, s, grid.columns, s)[..., : -(-s // 4)]
         line[np.broadcast_to(marks.reshape(grid.rows, 1, grid.columns, 1), line.shape)] = _LINE
-    return _png(pixels, palette(theme, colour_by))
+    return png(pixels, palette(theme, colour_by))
 
 
 def cells(
@@ -204,7 +204,7 @@ def _hatch(height: int, width: int) -> np.ndarray:
     return (x + y) % 8 < 3
 
 
-def _png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
+def png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
     image.putpalette([part for colour in colours for part in colour])
     out = io.BytesIO()
