@@ -50,7 +50,6 @@ class Engine:
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
         self._parts = isinstance(layout, Places)
-        self._dry = type(forward) is DryForward and not self._parts
         self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
     @property
@@ -70,7 +69,8 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        self._advance(rows, self._skip(rows) if self._dry else self._run(chunks(rows)))
+        dry = type(self.forward) is DryForward and not self._parts
+        self._advance(rows, self._skip(rows) if dry else self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
         self._pace.append((self.generated, spent))

@@ -7,7 +7,7 @@ import pytest
 
 from kvviz.build import Backend, build_lanes
 from kvviz.live import log
-from kvviz.live.inspect import hole_facts, request_facts
+from kvviz.live.inspect import differences, hole_facts, request_facts
 from kvviz.live.past import Past
 from kvviz.records import HOLE, Event
 from tests.helpers import small
@@ -134,3 +134,18 @@ def test_the_table_holds_every_event_once() -> None:
     back = [(row[1], Event(row[0], row[2], row[3], *row[4:])) for row in rows]
     assert sorted(every) == sorted(back)
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+def test_the_difference_of_two_moments() -> None:
+    """Requests that came would be called gone."""
+    _, past = made()
+    found = differences(past, 60, 100)
+    assert found["steps"] == [60, 100]
+    for name, told in found["lanes"].items():
+        a, b = past.shots(60)[name], past.shots(100)[name]
+        old, new = set(a.seq_id.tolist()), set(b.seq_id.tolist())
+        assert (told["came_count"], told["went_count"]) == (len(new - old), len(old - new))
+        assert set(told["came"]) <= new - old
+        assert told["free"] == [a.free, b.free]
+    still = differences(past, 60, 60)["lanes"]["paged"]
+    assert (still["came"], still["went"]) == ([], [])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kvviz.build import build_lanes
+from kvviz.engine.history import KEYFRAME_STEPS
 from kvviz.errors import KvvizError
 from kvviz.live.past import Past, refusal_steps
 from kvviz.live.published import WINDOW, Published, view_lane
@@ -148,3 +150,15 @@ def test_colours_do_not_depend_on_what_was_published(start) -> None:
     one, two = (runner.past(100).result(15) for runner in (slow, fast))
     assert one.hues == two.hues
     assert len(one.hues) > 3
+
+
+def test_a_sample_covers_the_run_evenly() -> None:
+    """The picture of the whole run would be bent, or lack its end."""
+    _, past, _ = record(330)
+    for count in (50, 100, 1000):
+        sample = past.sample(count, "paged")
+        steps = [shot.step for shot, _ in sample]
+        assert 3 < len(steps) <= count
+        assert len(set(np.diff(steps).tolist())) == 1
+        assert past.last - steps[-1] < KEYFRAME_STEPS
+        assert all(set(shot.seq_id.tolist()) <= set(hues) for shot, hues in sample)

@@ -276,6 +276,47 @@ def test_a_look_at_nowhere_is_ignored(client, runner, look):
         assert not socket.frame(look=look, ready=True)["past"]["looking"]
 
 
+def test_questions_are_answered_beside_the_frames(client, runner):
+    """A click on the map, a pin or the whole run would bring nothing."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 40)
+        socket.send(do="pause")
+        until(lambda: runner.latest().state == "paused")
+        first = socket.frame(ready=True)
+        assert "selected" not in first
+        request = next(iter(first["hover"]["paged"]["requests"]))
+        asked = socket.frame(select=int(request), log={}, pin=20, run="paged", ready=True)
+        assert asked["selected"]["lanes"]["paged"]["state"] == "running"
+        assert asked["log"]["rows"]
+        assert asked["pinned"]["steps"] == [20, runner.latest().step]
+        assert {"pin-contiguous", "pin-paged", "run"} <= set(asked["figures"])
+        again = socket.frame(colour="age", ready=True)
+        assert {"pin-paged", "run", "map-paged"} <= set(again["figures"])
+
+
+def test_requests_are_ended_and_added_by_hand(client, runner):
+    """The buttons would do nothing, and the stamp would not tell."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 40)
+        frame = socket.frame(do="pause", ready=True)
+        socket.send(add=64)
+        until(lambda: len(runner.latest().changes) == 1)
+        socket.send(add="64", finish=True)
+        socket.send(finish=int(next(iter(frame["hover"]["paged"]["requests"]))))
+        stamp = socket.frame(ready=True)["stamp"]
+        assert "changed while it ran, at step" in stamp
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_events_are_downloaded(client, runner, kind):
+    answer = client.get(f"/kvviz/events/{runner.token}.{kind}")
+    assert answer.status_code == 200
+    assert f".{kind}" in answer.headers["content-disposition"]
+    assert len(answer.content) > 100
+    assert client.get(f"/kvviz/events/{runner.token}.exe").status_code == 404
+    assert client.get(f"/kvviz/events/nobody.{kind}").status_code == 404
+
+
 def test_a_hidden_page_gets_no_frames(client, runner):
     """Background tabs would cost as much as open ones."""
     with connect(client, runner) as socket:
