@@ -56,6 +56,7 @@ class ContiguousLayout:
             self.capacity, coalesce=c.coalesce, order=c.order
         )
         self._held: dict[int, _Holding] = {}
+        self._lines: dict[int, _Holding] = {}  # the same by line of the table
         self._journal: Journal = []
         self._credit = 0
         self.reconfigure(config)
@@ -116,6 +117,18 @@ class ContiguousLayout:
         holding.asked = max(holding.asked, holding.written)
         return Verdict(ADMITTED, count, self.free, self.admissible, moved)
 
+    def append_each(self, lines: np.ndarray) -> bool:
+        """One more token for each of these lines of the table, or False and nothing is changed:
+        some region is full."""
+        holdings = [self._lines[line] for line in lines.tolist()]
+        if any(h.written >= h.region.size for h in holdings):
+            return False
+        for holding in holdings:
+            holding.written += 1
+            if holding.asked < holding.written:
+                holding.asked = holding.written
+        return True
+
     def fork(self, parent_id: int, child: Request) -> Verdict:
         """A sample of the same prompt: a region of its own, and a copy of what is written."""
         parent = self._held[parent_id]
@@ -134,6 +147,7 @@ class ContiguousLayout:
         holding = self._held.pop(request_id)
         self._allocator.free(holding.region)
         self._journal.append(Freed(*holding.region))
+        del self._lines[self.table.row(request_id)]
         self.table.close(request_id)
 
     def maintain(self) -> int:
@@ -202,6 +216,7 @@ class ContiguousLayout:
             assert holding.written <= holding.region.size, f"{request_id} outgrew its region"
             start = self.table.array[self.table.row(request_id), 0]
             assert start == holding.region.start, f"{request_id}: address table is stale"
+            assert self._lines[self.table.row(request_id)] is holding, f"{request_id}: two holdings"
 
     def _granted(self, size: int) -> int:
         """With the allocator's rounding; a size that no pool of this kind grants stays as it is,
@@ -219,6 +234,7 @@ class ContiguousLayout:
         holding = self._held[request_id] = _Holding(region, 0, size)
         self.table.open(request_id)
         self.table.put(request_id, 0, region.start)
+        self._lines[self.table.row(request_id)] = holding
         return holding
 
     def _grow(self, request_id: int, holding: _Holding, short: int) -> Verdict:

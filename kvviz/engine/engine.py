@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
 from kvviz.caches.layout import Layout, Places
 from kvviz.config import RunConfig
-from kvviz.engine.forward import Chunk, Forward, cut
+from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
@@ -47,6 +48,7 @@ class Engine:
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
+        self._parts = isinstance(layout, Places)
         self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
     @property
@@ -66,7 +68,8 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        self._advance(rows, self._run(chunks(rows)))
+        dry = type(self.forward) is DryForward and not self._parts
+        self._advance(rows, self._skip(rows) if dry else self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
         self._pace.append((self.generated, spent))
@@ -74,6 +77,15 @@ class Engine:
         self.step_count += 1
         if self._check_due():
             self.check_map()
+
+    def shorten(self, request_id: int) -> bool:
+        """The request ends with its next token; False when it is not here."""
+        for sequence in (*self.scheduler.running, *self.scheduler.waiting):
+            if sequence.request.id == request_id:
+                output = min(sequence.request.output_len, sequence.generated + 1)
+                sequence.request = replace(sequence.request, output_len=output)
+                return True
+        return False
 
     def reconfigure(self, config: RunConfig) -> None:
         """Take settings that need no restart."""
@@ -179,7 +191,7 @@ class Engine:
 
     def _run(self, batch: list[Chunk]) -> np.ndarray:
         """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""
-        parts = cut(batch, self.layout.place()) if isinstance(self.layout, Places) else [batch]
+        parts = cut(batch, self.layout.place()) if self._parts else [batch]
         journal = self.layout.take_journal()
         if not batch:
             return self.forward([], journal)
@@ -188,7 +200,13 @@ class Engine:
         tokens = [self.forward(first, journal), *(self.forward(part, []) for part in others)]
         return np.concatenate(tokens)
 
-    def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray) -> None:
+    def _skip(self, rows: list[tuple[Sequence, int]]) -> list[int]:
+        """What `_run` would give without a model, and without building a batch for nobody."""
+        self.layout.take_journal()
+        self.passes += bool(rows)
+        return [0] * sum(sequence.request.samples for sequence, _ in rows)
+
+    def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray | list[int]) -> None:
         at = 0
         for sequence, count in rows:
             sequence.written += count

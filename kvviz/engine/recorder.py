@@ -44,10 +44,16 @@ class Recorder:
         self._count += 1
         self.events.extend(events)
 
-    def series(self, last: int | None = None) -> Series:
-        """A copy of the newest `last` rows (all that are kept when None)."""
+    def series(self, last: int | None = None, before: int | None = None) -> Series:
+        """A copy of the newest `last` rows (all that are kept when None), of those of steps
+        below `before` if that is given."""
         kept = min(self._count, len(self._rows))
+        end = self._count
+        if before is not None and kept:
+            newest = int(self._rows[(end - 1) % len(self._rows), 0])
+            skipped = min(max(0, newest + 1 - before), kept)
+            end, kept = end - skipped, kept - skipped
         last = kept if last is None else min(last, kept)
-        index = np.arange(self._count - last, self._count) % len(self._rows)
+        index = np.arange(end - last, end) % len(self._rows)
         rows = self._rows[index]
-        return Series(*(np.ascontiguousarray(c) for c in rows.T), dropped=self._count - last)
+        return Series(*(np.ascontiguousarray(c) for c in rows.T), dropped=end - last)

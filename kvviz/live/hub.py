@@ -46,8 +46,11 @@ class Hub:
                 self._backends[folder] = load_backend(folder, self.budget)
             return self._backends[folder]
 
-    def lease(self, session: str, config: Callable[[], RunConfig]) -> LiveRunner:
-        """The session's runner, made when there is none. Raises CapacityError when full."""
+    def lease(
+        self, session: str, config: Callable[[], RunConfig], replay_to: int | None = None
+    ) -> LiveRunner:
+        """The session's runner, made when there is none (and then brought to the step
+        `replay_to`). Raises CapacityError when full."""
         with self._lock:
             ending = self._endings.pop(session, None)
             if ending:
@@ -61,7 +64,13 @@ class Hub:
                     f"{self._limit} people run kvviz on this server already, and that is its "
                     "limit. Wait for one to leave, or run your own: `make run`."
                 )
-            runner = LiveRunner(config(), self._build, device=self._device, head_start=HEAD_START)
+            runner = LiveRunner(
+                config(),
+                self._build,
+                device=self._device,
+                head_start=HEAD_START,
+                replay_to=replay_to,
+            )
             self._runners[session] = runner
             return runner
 

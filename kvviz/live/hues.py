@@ -4,39 +4,66 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 
-from kvviz.records import Snapshot
+from kvviz.records import Columns, Snapshot
 
 HUES = 12
 
 
 class HueBook:
-    """Hands out hues 0..11: not one of its address neighbours', then the least used."""
+    """Hands out hues 0..11: not one of its address neighbours', then the least used.
 
-    def __init__(self) -> None:
+    Told of every step, it gives the same colours in every run with the same settings. The last
+    `remembered` requests keep theirs after they left, for those who look at a past step.
+    """
+
+    def __init__(self, remembered: int = 1 << 16) -> None:
         self._hue: dict[int, int] = {}
+        self._past: dict[int, int] = {}
+        self._remembered = remembered
 
     def update(self, snapshots: list[Snapshot]) -> dict[int, int]:
-        """Forget requests that left every lane, colour the new ones; the first snapshot's
-        addresses decide who is a neighbour. Returns a copy."""
-        live = {int(i) for s in snapshots for i in s.seq_id}
-        live |= {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
-        self._hue = {i: h for i, h in self._hue.items() if i in live}
+        """Colour the new requests; the first snapshot's addresses decide who is a neighbour.
+        The hues of those that are in some lane or at the head of a queue: a copy."""
+        shown = _shown(snapshots)
+        self.follow(shown, lambda: snapshots[0].columns)
+        return {i: h for i, h in self._hue.items() if i in shown}
+
+    def follow(self, shown: set[int], columns: Callable[[], Columns]) -> None:
+        """The same from the ids alone; `columns` of the first lane are asked for when one is
+        new. Cheap enough for every step."""
+        if shown <= self._hue.keys():
+            return
+        new = shown - self._hue.keys()
+        self._hue = {i: h for i, h in self._hue.items() if i in shown}
         counts = Counter(self._hue.values())
-        neighbours = _neighbours(snapshots[0]) if snapshots else {}
-        for request in sorted(live - self._hue.keys()):
+        neighbours = _neighbours(columns())
+        for request in sorted(new):
             taken = {self._hue.get(n) for n in neighbours.get(request, ())}
-            hue = min(
-                [h for h in range(HUES) if h not in taken] or range(HUES),
-                key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
-            )
-            self._hue[request] = hue
+            hue = self._past.get(request)
+            if hue is None:
+                hue = min(
+                    [h for h in range(HUES) if h not in taken] or range(HUES),
+                    key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
+                )
+            self._hue[request] = self._past[request] = hue
             counts[hue] += 1
-        return dict(self._hue)
+        while len(self._past) > self._remembered:
+            del self._past[next(iter(self._past))]
+
+    def of(self, snapshots: list[Snapshot]) -> dict[int, int]:
+        """The hues that requests in these past snapshots had."""
+        return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
 
 
-def _neighbours(snapshot: Snapshot) -> dict[int, set[int]]:
-    owners = [int(o) for o in snapshot.columns.owner if o >= 0]
+def _shown(snapshots: list[Snapshot]) -> set[int]:
+    shown = {i for s in snapshots for i in s.seq_id.tolist()}
+    return shown | {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
+
+
+def _neighbours(columns: Columns) -> dict[int, set[int]]:
+    owners = columns.owner[columns.owner >= 0].tolist()
     near: dict[int, set[int]] = {}
     for a, b in itertools.pairwise(owners):
         if a != b:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvviz.config import RunConfig
+from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Series
 from kvviz.records import Event, Snapshot
@@ -15,7 +16,10 @@ WINDOW = 600  # steps shown by the charts over time
 
 @dataclass(frozen=True)
 class LaneView:
-    """One lane at one step, and its last `WINDOW` steps."""
+    """One lane at one step, and `WINDOW` steps up to it or, of a past step, around it.
+
+    refusals: those in the window up to the step, newest first; later: those after it.
+    """
 
     snapshot: Snapshot
     series: Series
@@ -25,11 +29,18 @@ class LaneView:
     checks_made: int
     checks_failed: int
     checked_step: int
+    later: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
 class Published:
-    """`version` grows with every publication; `hues` gives each live request its colour."""
+    """`version` grows with every publication; `hues` gives each live request its colour.
+
+    looking: this is a past step, and the run itself stands at `last`. first, last: the steps
+    that are kept and can be looked at; last is -1 when there is none.
+    changes: the steps at which settings were changed while it ran.
+    replayed: the run was made anew from a link, without tensors.
+    """
 
     version: int
     step: int
@@ -44,17 +55,21 @@ class Published:
     drawn: int = 0
     scaling: Scaling = field(default_factory=lambda: Scaling(1, 0, 0))
     hues: dict[int, int] = field(default_factory=dict)
+    looking: bool = False
+    first: int = -1
+    last: int = -1
+    changes: tuple[int, ...] = ()
+    replayed: bool = False
 
 
-def view_lane(lanes: Lanes, name: str) -> LaneView:
-    """Copies of everything, so that the thread may go on."""
+def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> LaneView:
+    """Copies of everything, so that the thread may go on. `snapshot` when it was just taken."""
     engine = lanes.engines[name]
-    series = engine.recorder.series(WINDOW)
     return LaneView(
-        engine.snapshot(),
-        series,
-        _events(lanes, name, "refuse"),
-        _events(lanes, name, "move"),
+        snapshot or engine.snapshot(),
+        engine.recorder.series(WINDOW),
+        events_between(engine, "refuse", engine.step_count - WINDOW, engine.step_count),
+        events_between(engine, "move", engine.step_count - WINDOW, engine.step_count),
         engine.recent_speed(),
         engine.checks_made,
         engine.checks_failed,
@@ -62,14 +77,12 @@ def view_lane(lanes: Lanes, name: str) -> LaneView:
     )
 
 
-def _events(lanes: Lanes, name: str, kind: str) -> tuple[Event, ...]:
-    """Events of a kind inside the window, newest first."""
-    engine = lanes.engines[name]
-    oldest = engine.step_count - WINDOW
+def events_between(engine: Engine, kind: str, first: int, end: int) -> tuple[Event, ...]:
+    """Events of a kind in steps [first, end), newest first."""
     found = []
     for event in reversed(engine.recorder.events):
-        if event.step < oldest:
+        if event.step < first:
             break
-        if event.kind == kind:
+        if event.kind == kind and event.step < end:
             found.append(event)
     return tuple(found)

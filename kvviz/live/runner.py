@@ -13,13 +13,16 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import TypeVar
 
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
 from kvviz.errors import KvvizError
-from kvviz.live.hues import HueBook
+from kvviz.live.past import Past
 from kvviz.live.published import Published, view_lane
+from kvviz.records import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +36,20 @@ STARTING, RUNNING, PAUSED, ASLEEP, FAILED, CLOSED = (
 )
 FLAT_OUT = 0.0
 THREAD_NAME = "kvviz-lanes"
+REPLAY_KEPT = 600  # steps of a replayed run that can be looked at
 _PUBLISH_SECONDS = 0.05
+_REPLAY_SHOWN_SECONDS = 0.5
 
 Command = Callable[[], None]
+Answer = TypeVar("Answer")
 
 
 class LiveRunner:
     """`build(config)` makes the lanes; it runs in the thread, for it may load torch.
 
-    The first `head_start` steps are made flat out: an empty pool has nothing to show.
+    The first `head_start` steps are made flat out: an empty pool has nothing to show. With
+    `replay_to` the run is made anew up to that step and stands there: without tensors where that
+    leads to the same maps (with engine.ends = mix), so that ten thousand steps take seconds.
     """
 
     def __init__(
@@ -52,11 +60,13 @@ class LiveRunner:
         device: Callable[[], str] = lambda: "",
         speed: float = 10.0,
         head_start: int = 0,
+        replay_to: int | None = None,
         sleep_after: float = 20.0,
         end_after: float = 900.0,
     ) -> None:
         self.token = secrets.token_urlsafe(24)
-        self.config = config
+        self.replayed = replay_to is not None and not config.dry and config.engine.ends == "mix"
+        self.config = config.replace({"dry": True}) if self.replayed else config
         self.speed = speed
         self._build, self._device = build, device
         self._head_start = head_start
@@ -64,10 +74,13 @@ class LiveRunner:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._lanes: Lanes | None = None
-        self._hues = HueBook()
+        self._past = Past([])
+        self._shots: dict[str, Snapshot] = {}
+        self._changes: tuple[int, ...] = ()
         self._state = STARTING
         self._closing = threading.Event()
-        self._paused = False
+        self._paused = replay_to is not None
+        self._replay_to = replay_to or 0
         self._single_steps = 0
         self._message = ""
         self._seen = time.monotonic()
@@ -117,11 +130,14 @@ class LiveRunner:
 
         Returns the settings that made a restart necessary.
         """
-        live, restart = self.config.differences(config)
+        same = config.replace({"dry": True}) if self.replayed else config
+        live, restart = self.config.differences(same)
+        config = config if restart else same
         if not live and not restart:
             return []
         self.config = config
         if restart or self._lanes is None:
+            self.replayed = False
             self._do(lambda: self._restart(config))
         else:
             self._do(lambda: self._reconfigure(config))
@@ -131,6 +147,49 @@ class LiveRunner:
         """Back to step 0 with the settings of now; also the way out of a failure."""
         config = self.config
         self._do(lambda: self._restart(config))
+
+    def ask(self, question: Callable[[Lanes, Past, Published], Answer]) -> Future[Answer]:
+        """Have the thread answer between two steps: it alone may read lanes and past. What the
+        answer is made of must be copies. Fails with KvvizError when nothing runs yet."""
+        answer: Future[Answer] = Future()
+
+        def act() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                if self._lanes is None:
+                    raise KvvizError("Nothing runs yet. Wait, or restart the run.")
+                answer.set_result(question(self._lanes, self._past, self._latest))
+            except Exception as error:  # it is the asker's, not the run's
+                answer.set_exception(error)
+
+        self._do(act)
+        return answer
+
+    def past(self, step: int) -> Future[Published]:
+        """What was shown at this step, or at the nearest that is kept."""
+        return self.ask(lambda lanes, past, newest: past.publication(lanes, step, newest))
+
+    def finish(self, request: int) -> None:
+        """End this request now, in every lane that has it."""
+        self._do(lambda: self._disturb(lambda lanes: lanes.finish(request)))
+
+    def add(self, slots: int) -> None:
+        """A request of so many slots arrives now, in every lane."""
+        self._do(lambda: self._disturb(lambda lanes: lanes.add(slots) >= 0))
+
+    def onto_tensors(self) -> None:
+        """A replayed run: make it again on tensors, up to the step where it stands."""
+        if not self.replayed:
+            return
+        self.replayed = False
+        config = self.config = self.config.replace({"dry": False})
+        self._paused = True
+
+        def act() -> None:
+            self._restart(config, self._lanes.step_count if self._lanes else 0)
+
+        self._do(act)
 
     def close(self) -> None:
         """Ask the thread to end and free the pools. Does not wait for it."""
@@ -144,7 +203,7 @@ class LiveRunner:
     # The thread
 
     def _run(self) -> None:
-        self._guard(lambda: self._restart(self.config))
+        self._guard(lambda: self._restart(self.config, self._replay_to))
         published = 0.0
         due = time.monotonic()
         while self.alive:
@@ -209,6 +268,7 @@ class LiveRunner:
         assert self._lanes is not None
         self._single_steps = max(0, self._single_steps - 1)
         self._lanes.step()
+        self._shots = self._past.add(self._lanes)
 
     def _one_more(self) -> None:
         self._single_steps += 1
@@ -225,27 +285,64 @@ class LiveRunner:
             return time.monotonic()  # woken early: the next step counts from here
         return due
 
-    def _restart(self, config: RunConfig) -> None:
+    def _restart(self, config: RunConfig, replay_to: int = 0) -> None:
         self._release()
         self._state = STARTING
         self._message = ""
         self._single_steps = 0
         self._lanes = self._build(config)
-        self._hues = HueBook()
+        self._past = Past(list(self._lanes.engines))
+        self._changes = ()
+        self._shots = {}
+        self._replay(replay_to)
         self._publish()
+
+    def _replay(self, last: int) -> None:
+        """Step flat out to this step; the newest `REPLAY_KEPT` steps are kept."""
+        lanes = self._lanes
+        assert lanes is not None
+        shown = time.monotonic()
+        while True:
+            if lanes.step_count > last - REPLAY_KEPT:
+                self._shots = self._past.add(lanes)
+            else:
+                self._past.pass_by(lanes)
+            if lanes.step_count >= last or not self.alive:
+                return
+            lanes.step()
+            if time.monotonic() - shown > _REPLAY_SHOWN_SECONDS:
+                shown = time.monotonic()
+                self._message = f"Replaying: step {lanes.step_count:,} of {last:,}."
+                self._latest = replace(
+                    self._latest,
+                    version=self._latest.version + 1,
+                    state=STARTING,
+                    message=self._message,
+                )
+                self._message = ""
 
     def _reconfigure(self, config: RunConfig) -> None:
         if self._lanes is None:
             self._restart(config)
             return
         self._lanes.reconfigure(config)
+        self._changes = (*self._changes, self._lanes.step_count)
+        self._shots = {}  # a verdict may be another one now
+        self._publish()
+
+    def _disturb(self, act: Callable[[Lanes], bool]) -> None:
+        """Something that neither settings nor seed bring about."""
+        if self._lanes is None or not act(self._lanes):
+            return
+        self._changes = (*self._changes, self._lanes.step_count)
+        self._shots = {}
         self._publish()
 
     def _publish(self) -> None:
         lanes = self._lanes
         if lanes is None:
             return
-        views = {name: view_lane(lanes, name) for name in lanes.engines}
+        views = {name: view_lane(lanes, name, self._shots.get(name)) for name in lanes.engines}
         self._latest = Published(
             self._latest.version + 1,
             lanes.step_count,
@@ -259,7 +356,11 @@ class LiveRunner:
             lanes.stream.hash,
             lanes.stream.drawn,
             lanes.stream.scaling,
-            self._hues.update([view.snapshot for view in views.values()]),
+            self._past.hues.update([view.snapshot for view in views.values()]),
+            first=self._past.first,
+            last=self._past.last,
+            changes=self._changes,
+            replayed=self.replayed,
         )
 
     def _shown_state(self) -> str:

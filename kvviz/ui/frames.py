@@ -22,8 +22,8 @@ from kvviz.caches.layouts import LANES, lane_config
 from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
-from kvviz.records import HOLE, Columns
-from kvviz.views import breakdown, capacity, holes, memory_map, words
+from kvviz.records import HOLE, Columns, Snapshot
+from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
@@ -33,6 +33,7 @@ from kvviz.workloads.lengths import load_mix
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
 _MERGED_ABOVE = 4096  # rows
+_WAITING = 12  # of the queue, named on the page
 
 
 class FrameBuilder:
@@ -45,23 +46,31 @@ class FrameBuilder:
         self._charts_at = 0.0
         self._look: tuple[Any, ...] = ()
 
-    def build(self, published: Published) -> bytes:
-        """The next frame: zlib-compressed JSON, see `live.js` for what reads it."""
+    def build(
+        self,
+        published: Published,
+        more: dict[str, Any] | None = None,
+        extra: Callable[[Theme, str], dict[str, Figure]] = lambda theme, colour_by: {},
+    ) -> bytes:
+        """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
+        to what this viewer asked; `extra(theme, colour_by)`: figures that it asked for."""
         theme = THEMES[self.theme]
         now = time.monotonic()
-        look = (self.theme, self.colour_by, published.state)
+        look = (self.theme, self.colour_by, published.state, published.looking)
         with_charts = (
             now - self._charts_at >= CHART_SECONDS
             or look != self._look
             or published.state != "running"  # no later frame would bring them
+            or published.looking
         )
         if with_charts:
             self._charts_at, self._look = now, look
-        frame = head(published, theme)
+        frame = head(published, theme) | (more or {})
         figures = maps(published, theme, self.colour_by)
         if with_charts:
             figures |= charts(published, theme)
             frame["numbers"] = tables(published)
+        figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: hover(lane)
             for name, lane in published.lanes.items()
@@ -111,6 +120,13 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "legend": _legend(theme),
         "stamp": stamp(published),
         "numbers": None,
+        "past": {
+            "looking": published.looking,
+            "first": published.first,
+            "last": published.last,
+            "replayed": published.replayed,
+            "changes": list(published.changes[:8]),
+        },
     }
 
 
@@ -145,6 +161,28 @@ def maps(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure
     }
 
 
+def pinned(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure]:
+    """The maps of a pinned moment, under names of their own."""
+    return {f"pin-{name}": f for name, f in _by_lane(maps(published, theme, colour_by)).items()}
+
+
+def whole_run(
+    sample: list[tuple[Snapshot, dict[int, int]]], theme: Theme, colour_by: str
+) -> Figure:
+    """Time by address, of one lane."""
+    return time_map.time_map(
+        [time_map.column(shot, hues, colour_by) for shot, hues in sample],
+        [shot.step for shot, _ in sample],
+        theme,
+        capacity=sample[0][0].capacity,
+        colour_by=colour_by,
+    )
+
+
+def _by_lane(figures: dict[str, Figure]) -> dict[str, Figure]:
+    return {name.removeprefix("map-"): figure for name, figure in figures.items()}
+
+
 def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     lanes = published.lanes
     if not lanes:
@@ -155,11 +193,12 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     return {
         "time": capacity.over_time(
             {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
-            {n: v.refusals for n, v in lanes.items()},
+            {n: (*v.refusals, *v.later) for n, v in lanes.items()},
             theme,
             window=WINDOW,
             capacity=memory.slots,
             moves={n: v.moves for n, v in lanes.items()},
+            cursor=published.step - 1 if published.looking else None,
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
         "holes": holes.histogram(snapshots, theme, ask=ask),
@@ -172,7 +211,10 @@ def hover(lane: LaneView) -> dict[str, Any]:
     """Columns for the pointer: which row lies under a cell, and what its request is."""
     s = lane.snapshot
     c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
+    place = memory_map.ghost_place(s, s.head)
     return {
+        "ghost": [int(s.waiting_id[0]), *place] if place else None,
+        "waiting": s.waiting_id[:_WAITING].tolist(),
         "columns": memory_map.Grid.of(s.capacity).columns,
         "grain": s.grain,
         "paged": s.paged,
@@ -219,8 +261,17 @@ def stamp(published: Published) -> str:
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
         + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
         + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | "
-        + f"stream {published.stream_hash}"
+        + f"stream {published.stream_hash}{_disturbed(published)}"
     )
+
+
+def _disturbed(published: Published) -> str:
+    """Settings, seed and step alone do not make such a run again."""
+    if not published.changes:
+        return ""
+    steps = ", ".join(number(step) for step in published.changes[:3])
+    more = f" and {len(published.changes) - 3} more" if len(published.changes) > 3 else ""
+    return f" | changed while it ran, at step {steps}{more}"
 
 
 def _status(published: Published) -> list[dict[str, str]]:

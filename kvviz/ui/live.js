@@ -5,6 +5,12 @@
    plot keeps its ranges until it is reset (uirevision would drop them as soon as the given range
    moves on), and a hover label that react clears is shown again. */
 
+// The parts are files of their own; they carry the version that this file was asked for with.
+const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }, { Moments }] =
+  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js", "moments.js"].map(part));
+
+function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
+
 const CHARTS = [
   ["time", "Free vs admissible, over time", "Free and admissible slots over the last steps, with a mark for every refusal"],
   ["size", "How many requests of size r fit now", "How many requests of each size fit now, by lane"],
@@ -60,6 +66,15 @@ class View {
     this.find = (name) => this.root.querySelector(`[data-kv="${name}"]`);
     this.closed = false;
     this.ended = new AbortController();
+    this.scrubber = new Scrubber(this, this.find("past"));
+    this.inspector = new Inspector(this, this.find("inspect"));
+    this.log = new EventLog(this, this.find("log"));
+    this.link = new Link(this, this.find("link"), this.find("address"), this.find("copied"));
+    this.moments = new Moments(this, this.find("moments"));
+    this.parts = [this.scrubber, this.inspector, this.log, this.link, this.moments];
+    const { sel, colour } = linked();
+    if (["request", "state", "age"].includes(colour)) this.find("colour").value = colour;
+    if (sel !== null) this.inspector.select(sel);
     this.listen();
     this.start();
   }
@@ -89,6 +104,9 @@ class View {
       this.tries = 0;
       this.send({ theme: this.theme, colour: this.find("colour").value,
                   visible: !document.hidden, ready: true });
+      if (this.inspector.selected != null) this.inspector.select(this.inspector.selected);
+      this.log.ask();
+      this.moments.ask();
     };
     socket.onmessage = (message) => this.receive(message.data);
     socket.onclose = (event) => this.lost(event.code);
@@ -120,9 +138,11 @@ class View {
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
     this.refreshTip();
     Object.assign(this.hover, frame.hover);
+    for (const part of this.parts) part.show(frame);
     await this.draw(frame);
     const p = this.probe;
     p.frames += 1; p.bytes += buffer.byteLength; p.step = frame.step; p.state = frame.state;
+    p.looking = frame.past.looking;
     p.ms.push(performance.now() - began);
     if (p.ms.length > 500) p.ms.shift();
     this.send({ ready: true });
@@ -137,13 +157,14 @@ class View {
       this.speak(frame.verdict.text);
     } else {
       put(this.find("text"), frame.state === "failed" ? "The engine could not start."
-        : "Loading the model and the kernels…");
+        : frame.message || "Loading the model and the kernels…");
     }
     put(this.find("step"), `step ${frame.step.toLocaleString("en")}`);
-    const running = frame.state === "running";
+    const running = frame.state === "running" && !frame.past.looking;
     put(this.find("play"), frame.state === "paused" || frame.state === "asleep" ? "Play" : "Pause");
     this.playing = running || frame.state === "starting";
     this.note(frame.state === "failed" ? frame.message : "");
+    this.find("tensors").hidden = !frame.past.replayed;
     put(this.find("again"), frame.state === "failed" ? "Restart" : "Reset");
     chips(this.find("chips"), frame.status);
     put(this.find("stamp"), `${frame.stamp} | ${location.href}`);
@@ -247,7 +268,7 @@ class View {
   }
 
   async react(name, node, figure) {
-    if (name.startsWith("map-")) await takePicture(node, figure);
+    if (figure.layout.images && figure.layout.images.length) await takePicture(node, figure);
     const narrow = this.root.clientWidth < 700;
     figure.layout.autosize = true;
     if (node.kvZoom) {
@@ -261,7 +282,8 @@ class View {
       doubleClick: "reset",
     });
     if (!this.plots[name]) this.first(name, node);
-    if (node.kvCanvas) paint(node);
+    if (name.startsWith("map-")) this.remark(name, node);
+    else if (node.kvCanvas) paint(node);
     if (node.kvPoints) this.plotly.Fx.hover(node, node.kvPoints);
   }
 
@@ -279,6 +301,19 @@ class View {
     };
     window.addEventListener("pointerup", release, { capture: true, signal: this.ended.signal });
     window.addEventListener("pointercancel", release, { capture: true, signal: this.ended.signal });
+  }
+
+  /* Plotly covers a plot while the button is down: a click is a press and a release in one place. */
+  clicks(node, act) {
+    let down = null;
+    node.addEventListener("pointerdown", (event) => {
+      down = event.target.closest(".modebar") ? null : [event.clientX, event.clientY];
+    }, true);
+    window.addEventListener("pointerup", (event) => {
+      const from = down;
+      down = null;
+      if (from && Math.hypot(event.clientX - from[0], event.clientY - from[1]) < 4) act(event);
+    }, { capture: true, signal: this.ended.signal });
   }
 
   /* Saves one figure, with its stamp. */
@@ -301,7 +336,15 @@ class View {
     if (name.startsWith("map-")) {
       node.addEventListener("pointermove", (event) => this.tip(name.slice(4), node, event));
       node.addEventListener("pointerleave", () => this.hideTip());
+      this.clicks(node, (event) => this.pick(name.slice(4), node, event));
       return;
+    }
+    if (name === "run") this.clicks(node, (event) => this.moments.go(node, event));
+    if (name === "holes") {
+      node.on("plotly_click", (event) => {
+        const bar = event.points[0];
+        this.inspector.bar(bar.data.name, bar.x);
+      });
     }
     node.on("plotly_hover", (event) => {
       node.kvPoints = event.points.map((p) => ({ curveNumber: p.curveNumber, pointNumber: p.pointNumber }));
@@ -323,6 +366,37 @@ class View {
     tip.style.top = `${y + 16}px`;
   }
 
+  /* Stop, and show this step. */
+  jump(step) {
+    if (this.playing) this.send({ do: "pause" });
+    this.scrubber.go(step);
+  }
+
+  /* A click on a map: the request, the ghost of the waiting one, or the hole under it. */
+  pick(lane, node, event) {
+    const hover = this.hover[lane], slot = slotUnder(node, event, hover);
+    if (slot === null) return;
+    const ghost = hover.ghost;
+    if (ghost && ghost[1] <= slot && slot < ghost[2]) { this.inspector.select(ghost[0]); return; }
+    const owner = ownerOf(hover, slot);
+    if (owner >= 0) this.inspector.select(owner);
+    else if (owner === -1) this.inspector.hole(lane, slot);
+  }
+
+  mark() {
+    for (const lane of this.lanes) {
+      const node = this.plots[`map-${lane}`];
+      if (node && node.kvBitmap) this.remark(`map-${lane}`, node);
+    }
+  }
+
+  remark(name, node) {
+    const lane = name.slice(4), hover = this.hover[lane];
+    node.kvMarks = hover ? this.inspector.marks(lane, hover, columnsOf(hover)) : null;
+    node.kvColumns = hover ? hover.columns : 0;
+    paint(node);
+  }
+
   hideTip() { this.find("tip").style.display = "none"; }
 
   note(message) {
@@ -335,6 +409,7 @@ class View {
     this.find("play").onclick = () => this.send({ do: this.playing ? "pause" : "play" });
     this.find("one").onclick = () => this.send({ do: "step" });
     this.find("again").onclick = () => this.send({ do: "reset" });
+    this.find("tensors").onclick = () => this.send({ do: "tensors" });
     this.find("colour").onchange = (event) => this.send({ colour: event.target.value });
     this.onVisible = () => this.send({ visible: !document.hidden });
     document.addEventListener("visibilitychange", this.onVisible);
@@ -385,14 +460,44 @@ function paint(node) {
   if (canvas.height !== height) canvas.height = height;
   Object.assign(canvas.style, { left: `${x._offset}px`, top: `${y._offset}px`,
     width: `${x._length}px`, height: `${y._length}px` });
-  const across = bitmap.width / image.sizex, down = bitmap.height / image.sizey;
+  const across = bitmap.width / image.sizex, down = bitmap.height / image.sizey, from = image.x;
   const [left, right] = x.range, [bottom, top] = y.range;
   const pen = canvas.getContext("2d");
   pen.clearRect(0, 0, width, height);
   pen.imageSmoothingEnabled = (right - left) * across > width;
   pen.imageSmoothingQuality = "high";
-  pen.drawImage(bitmap, left * across, top * down, (right - left) * across, (bottom - top) * down,
-    0, 0, width, height);
+  const draw = () => pen.drawImage(bitmap, (left - from) * across, top * down, (right - left) * across,
+    (bottom - top) * down, 0, 0, width, height);
+  draw();
+  if (!node.kvMarks) return;
+  pen.save();
+  pen.fillStyle = getComputedStyle(node).getPropertyValue("--kv-card");
+  pen.globalAlpha = 0.82;
+  pen.fillRect(0, 0, width, height);
+  pen.globalAlpha = 1;
+  pen.beginPath();
+  const wide = width / (right - left), high = height / (bottom - top);
+  for (const [column, row, columns, rows] of node.kvMarks.flatMap((run) => boxes(run, node.kvColumns))) {
+    pen.rect((column - left) * wide, (row - top) * high, columns * wide, rows * high);
+  }
+  pen.clip();
+  draw();
+  pen.restore();
+}
+
+/* A run of slots on a wrapped strip: [column, row, columns, rows] of at most three boxes. */
+function boxes([start, size], columns) {
+  const found = [];
+  let at = start, left = size;
+  while (left > 0) {
+    const column = at % columns, row = Math.floor(at / columns);
+    const whole = column === 0 ? Math.floor(left / columns) : 0;
+    const taken = whole ? whole * columns : Math.min(left, columns - column);
+    found.push([column, row, whole ? columns : taken, whole || 1]);
+    at += taken;
+    left -= taken;
+  }
+  return found;
 }
 
 function rangesOf(node) {
@@ -431,11 +536,19 @@ function scaffold(parent, lanes) {
       <button data-kv="again">Reset</button><span class="kv-step" data-kv="step">step 0</span>
       <label>colour by <select data-kv="colour"><option>request</option><option>state</option>
         <option>age</option></select></label>
+      <button data-kv="link" title="A link to this step, with these settings">Copy link</button>
+      <button data-kv="tensors" hidden title="Make this run again on real tensors, up to this step">Run it on tensors</button>
       <span class="kv-chips" data-kv="chips"></span></div>
+    <div class="kv-copied"><input readonly hidden data-kv="address" aria-label="Link to this step">
+      <span data-kv="copied" role="status"></span></div>
+    <div class="kv-past" data-kv="past" role="group" aria-label="Past steps"></div>
     <p class="kv-note" data-kv="note" role="alert"></p>
     <div class="kv-lanes">${lanes.map(lane).join("")}</div>
     <div class="kv-charts">${CHARTS.map(chart).join("")}</div>
     <p class="kv-stamp" data-kv="stamp"></p>
+    <section class="kv-card kv-inspect" data-kv="inspect" aria-label="Inspect"></section>
+    <section class="kv-card kv-inspect" data-kv="moments" aria-label="Moments"></section>
+    <section class="kv-card kv-log" data-kv="log" aria-label="Events"></section>
     <div class="kv-numbers"><div>${[0, 1, 3].map(table).join("")}</div>
       <div>${table(2)}${chart(UNUSABLE)}</div></div>
     <div class="kv-tip" data-kv="tip" id="kv-tip" role="tooltip"></div>`;
@@ -518,13 +631,23 @@ function columnsOf(hover) {
   return hover.rows;
 }
 
-function describe(hover, slot) {
-  const { start, size, used, owner } = columnsOf(hover);
+function rowOf(start, slot) {
   let low = 0, high = start.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
     if (start[middle] <= slot) low = middle; else high = middle - 1;
   }
+  return low;
+}
+
+function ownerOf(hover, slot) {
+  const { start, owner } = columnsOf(hover);
+  return owner[rowOf(start, slot)];
+}
+
+function describe(hover, slot) {
+  const { start, size, used, owner } = columnsOf(hover);
+  const low = rowOf(start, slot);
   const n = (value) => value.toLocaleString("en");
   // A row of a paged pool may be a run of blocks that are all full or all free
   const block = Math.floor(slot / hover.grain);

@@ -26,23 +26,29 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from kvviz.errors import KvvizError
+from kvviz.live import log as events
 from kvviz.live.hub import Hub
-from kvviz.live.runner import THREAD_NAME, LiveRunner
-from kvviz.ui.frames import FrameBuilder
-from kvviz.views.memory_map import COLOUR_BY
-from kvviz.views.theme import THEMES
+from kvviz.live.runner import THREAD_NAME
+from kvviz.ui.files import WRITERS
+from kvviz.ui.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
-FRAME_SECONDS = 0.1
 _POLL_SECONDS = 0.02
 _IDLE_SECONDS = 2.0
-_KINDS = {
-    "plotly.js": "text/javascript; charset=utf-8",
-    "live.js": "text/javascript; charset=utf-8",
-    "picture.js": "text/javascript; charset=utf-8",
-    "live.css": "text/css; charset=utf-8",
-}
+_ANSWER_SECONDS = 10.0
+_OWN = (
+    "live.js",
+    "scrub.js",
+    "inspector.js",
+    "log.js",
+    "link.js",
+    "moments.js",
+    "picture.js",
+    "live.css",
+)  # files beside this one
+_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+_KINDS = {name: _TYPES[Path(name).suffix] for name in ("plotly.js", *_OWN)}
 _WORDS = 4096  # longest message taken from a browser, in bytes
 
 
@@ -67,6 +73,7 @@ def routes() -> list[BaseRoute]:
     return [
         WebSocketRoute("/kvviz/live/{token}", live_channel),
         Route("/kvviz/assets/{name}", asset),
+        Route("/kvviz/events/{token}.{kind}", download),
         Route("/kvviz/status", status),
     ]
 
@@ -101,11 +108,32 @@ async def asset(request: Request) -> Response:
     )
 
 
+async def download(request: Request) -> Response:
+    """The events of a session's lanes as a file."""
+    kind = request.path_params["kind"]
+    runner = hub().by_token(request.path_params["token"])
+    if runner is None or kind not in WRITERS:
+        return Response("no such file", status_code=404, media_type="text/plain")
+    try:
+        future = runner.ask(lambda lanes, past, newest: (events.table(lanes), newest.step))
+        rows, step = await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
+    except (KvvizError, TimeoutError) as error:
+        words = str(error) or "The lanes are busy. Try again."
+        return Response(words, status_code=503, media_type="text/plain")
+    body = await asyncio.to_thread(WRITERS[kind].write, rows)
+    name = f"kvviz-events-step{step}.{kind}"
+    return Response(
+        body,
+        media_type=WRITERS[kind].media_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
 @lru_cache(maxsize=1)
 def asset_version() -> str:
     """Changes when the component's files or plotly do; part of their addresses."""
     digest = hashlib.sha256()
-    for name in ("live.js", "picture.js", "live.css"):
+    for name in _OWN:
         digest.update((Path(__file__).with_name(name)).read_bytes())
     from plotly.offline import get_plotlyjs_version
 
@@ -120,7 +148,7 @@ async def live_channel(socket: WebSocket) -> None:
         await socket.close(code=4404 if runner is None else 4403)
         return
     await socket.accept()
-    viewer = _Viewer(runner)
+    viewer = Viewer(runner)
     listener = asyncio.create_task(_listen(socket, viewer))
     try:
         while runner.alive and not listener.done():
@@ -135,59 +163,7 @@ async def live_channel(socket: WebSocket) -> None:
         listener.cancel()
 
 
-class _Viewer:
-    """One browser: what it wants, what it has, and whether it is ready for more."""
-
-    def __init__(self, runner: LiveRunner) -> None:
-        self.runner = runner
-        self.builder = FrameBuilder()
-        self.ready = asyncio.Event()
-        self.visible = True
-        self._version = -1
-        self._last = 0.0
-
-    async def next_frame(self) -> bytes | None:
-        """Wait until the browser is ready and there is news; None when there is none yet."""
-        try:
-            await asyncio.wait_for(self.ready.wait(), _IDLE_SECONDS)
-        except TimeoutError:
-            return None
-        if not self.visible:
-            await asyncio.sleep(0.2)
-            return None
-        wait = self._last + FRAME_SECONDS - asyncio.get_running_loop().time()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        published = self.runner.latest()
-        if published.version == self._version:
-            return None
-        self._version = published.version
-        self._last = asyncio.get_running_loop().time()
-        self.ready.clear()
-        return await asyncio.to_thread(self.builder.build, published)
-
-    def obey(self, words: dict) -> None:
-        """An order from the browser. Unknown ones are ignored."""
-        if words.get("ready"):
-            self.ready.set()
-        theme, colour = words.get("theme"), words.get("colour")
-        if isinstance(theme, str) and theme in THEMES:
-            self.builder.theme, self._version = theme, -1
-        if colour in COLOUR_BY:
-            self.builder.colour_by, self._version = colour, -1
-        if isinstance(words.get("visible"), bool):
-            self.visible = words["visible"]
-        act = {
-            "play": self.runner.start,
-            "pause": self.runner.pause,
-            "step": self.runner.step,
-            "reset": self.runner.reset,
-        }.get(str(words.get("do")))
-        if act:
-            act()
-
-
-async def _listen(socket: WebSocket, viewer: _Viewer) -> None:
+async def _listen(socket: WebSocket, viewer: Viewer) -> None:
     while True:
         try:
             text = await socket.receive_text()

@@ -12,12 +12,23 @@ from kvviz.config import RunConfig
 from kvviz.live.runner import LiveRunner
 from kvviz.ui.server import hub
 
+FARTHEST = 200_000  # steps that a link may ask to be made anew
+
 
 def session_runner(config: RunConfig | None) -> LiveRunner:
-    """The session's runner. Raises CapacityError when the server is full."""
+    """The session's runner; a new one goes to the step that the address names. Raises
+    CapacityError when the server is full."""
     session = _session_id()
     _lease(session)
-    return hub().lease(session, lambda: config or RunConfig())
+    return hub().lease(session, lambda: config or RunConfig(), linked_step())
+
+
+def linked_step() -> int | None:
+    """The step that a link leads to: `step` in the address."""
+    text = st.query_params.get("step", "")
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return min(int(text), FARTHEST)
 
 
 @st.cache_resource(scope="session", show_spinner=False, on_release=lambda s: hub().release(s))

@@ -24,11 +24,13 @@ def over_time(
     window: int,
     capacity: int,
     moves: Mapping[str, Sequence[Event]] = MappingProxyType({}),
+    cursor: int | None = None,
 ) -> Figure:
     """`lanes`: name -> (step, free, admissible), each [steps]. The gap between the two is
     shaded: memory that is free and that no request can use. A mark for each first refusal lies
     at the size that was asked for, so a mark inside the gap is a false refusal.
-    `moves`: compactions that a request waited for."""
+    `moves`: compactions that a request waited for. `cursor`: the step that the maps show, where
+    that is not the newest."""
     data: list[dict] = []
     last = 0
     for name, (step, free, admissible) in lanes.items():
@@ -72,6 +74,7 @@ def over_time(
                 nticks=6,
             ),
             yaxis=axis(theme, range=[0, top], tickformat="~s", nticks=6),
+            shapes=[] if cursor is None else [_upright(cursor, theme.text, "solid")],
         ),
     }
 
@@ -99,7 +102,7 @@ def over_size(
                     width=1.2,
                 )
             )
-    shapes = [_ask_line(ask, theme)] if ask else []
+    shapes = [_upright(ask, theme.alarm, "dash")] if ask else []
     return {
         "data": data,
         "layout": layout(
@@ -230,16 +233,16 @@ def _compactions(events: Sequence[Event], colour: str, name: str) -> list[dict]:
     ]
 
 
-def _ask_line(ask: int, theme: Theme) -> dict:
+def _upright(x: float, colour: str, dash: str) -> dict:
     return {
         "type": "line",
         "xref": "x",
         "yref": "paper",
-        "x0": ask,
-        "x1": ask,
+        "x0": x,
+        "x1": x,
         "y0": 0,
         "y1": 1,
-        "line": {"color": theme.alarm, "width": 1.4, "dash": "dash"},
+        "line": {"color": colour, "width": 1.4, "dash": dash},
     }
 
 

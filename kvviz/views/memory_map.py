@@ -123,7 +123,7 @@ def picture(
         marks[starts] = True
         line = pixels.reshape(grid.rows, s, grid.columns, s)[..., : -(-s // 4)]
         line[np.broadcast_to(marks.reshape(grid.rows, 1, grid.columns, 1), line.shape)] = _LINE
-    return _png(pixels, palette(theme, colour_by))
+    return png(pixels, palette(theme, colour_by))
 
 
 def cells(
@@ -204,7 +204,7 @@ def _hatch(height: int, width: int) -> np.ndarray:
     return (x + y) % 8 < 3
 
 
-def _png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
+def png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
     image.putpalette([part for colour in colours for part in colour])
     out = io.BytesIO()
@@ -212,19 +212,27 @@ def _png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
-def _ghost(snapshot: Snapshot, grid: Grid, theme: Theme, verdict: Verdict | None) -> list[dict]:
-    """The head of the queue, dashed: over the largest hole, running on into what is taken
-    (contiguous), or over the free blocks that it would get (paged)."""
+def ghost_place(snapshot: Snapshot, verdict: Verdict | None) -> tuple[int, int] | None:
+    """[first, end) slots over which the head of the queue is drawn: from the largest hole on, and
+    on into what is taken (contiguous). None when any free unit will do."""
     if verdict is None or verdict.kind == ADMITTED or snapshot.paged:
-        return []
+        return None
     c = snapshot.columns
     free = np.flatnonzero(c.owner == HOLE)
     if not len(free):
-        return []
+        return None
     row = free[np.argmax(c.size[free])]
     start = int(c.start[row])
     stop = min(start + verdict.need, snapshot.capacity)
-    start = max(0, min(start, stop - verdict.need))
+    return max(0, min(start, stop - verdict.need)), stop
+
+
+def _ghost(snapshot: Snapshot, grid: Grid, theme: Theme, verdict: Verdict | None) -> list[dict]:
+    """The head of the queue, dashed."""
+    place = ghost_place(snapshot, verdict)
+    if place is None:
+        return []
+    start, stop = place
     path = {"type": "path", "path": _outline(start, stop, grid.columns), "layer": "above"}
     return [
         {**path, "line": {"color": theme.paper, "width": 5}, "fillcolor": faded(theme.paper, 0.35)},

@@ -21,6 +21,7 @@ from kvviz.workloads.lengths import DISTRIBUTIONS, FittedMix, load_mix
 ON_DEMAND = -1
 _ROWS = 256
 _GAP, _PROMPT, _OUTPUT, _LONG, _TEXT, _SHARES, _PREFIX, _URGENT = range(8)
+_ADDED_OUTPUT = 32  # tokens that a request added by hand generates
 _FIRST = 5  # the first columns are drawn by themselves, the others by a generator of their own
 
 
@@ -130,6 +131,20 @@ class RequestStream:
         for tally in self._tallies:
             tally.undo(cursor)
         self._clock = float(step)
+
+    def insert(self, cursor: int, step: int, slots: int) -> Request:
+        """A request that holds `slots` at its end (cut to the context) arrives at `step`, as
+        number `cursor`; what comes after is drawn anew."""
+        self.redraw(cursor, step)
+        life = max(1, min(slots, self._context))
+        output = min(_ADDED_OUTPUT, life)
+        prompt = life - output + 1
+        u = self._uniform(cursor)
+        request = Request(
+            cursor, step, prompt, output, self._context - prompt + 1, int(u[_TEXT] * 2**31)
+        )
+        self._requests.append(request)
+        return request
 
     def _due(self, request: Request, step: int, outstanding: int) -> bool:
         if request.arrival == ON_DEMAND:

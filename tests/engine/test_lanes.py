@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvviz.build import Backend
+from kvviz.build import Backend, build_lanes
 from kvviz.engine.lanes import Lanes
 from kvviz.metrics import balance_of, external_fragmentation
 from kvviz.records import FRAGMENTED
@@ -150,3 +150,37 @@ def test_a_snapshot_carries_what_its_layout_counts() -> None:
         shot = engine.snapshot()
         counts["cached_blocks"] = 4
         assert shot.extras == {"cached_blocks": 3}
+
+
+def test_a_request_ended_by_hand_ends_with_its_next_token() -> None:
+    """The button would do nothing, or the lanes' outputs be called unequal."""
+    run = build_lanes(small({"dry": True, "mix.output_mean": 60}))
+    run_steps(run, 20)
+    request = run.engines["paged"].scheduler.running[-1].request.id
+    assert run.finish(request)
+    run_steps(run, 2)
+    for engine in run.engines.values():
+        kinds = [e.kind for e in engine.recorder.events if e.request == request]
+        assert "change" in kinds
+        assert kinds[-1] in ("finish", "refuse", "change")
+        engine.layout.check()
+    assert not run.finish(10**6)
+
+
+def test_a_request_added_by_hand_arrives_in_every_lane() -> None:
+    """Lanes would serve different streams, or the run not be the same twice."""
+    streams = []
+    for _ in range(2):
+        run = build_lanes(small({"dry": True}))
+        run_steps(run, 30)
+        request = run.add(77)
+        run_steps(run, 60)
+        for engine in run.engines.values():
+            arrived = [e for e in engine.recorder.events if e.kind == "arrive"]
+            assert [e.request for e in arrived] == list(range(len(arrived)))
+            mine = next(e for e in arrived if e.request == request)
+            assert (mine.step, mine.slots) == (30, 77)
+            engine.layout.check()
+        streams.append(run.stream.hash)
+    assert streams[0] == streams[1]
+    assert build_lanes(small({"dry": True})).add(10**9) == 0

@@ -27,7 +27,7 @@ NUMBER = {
 }  # fmt: skip
 KEYS = {
     "version", "step", "state", "message", "theme", "verdict", "lanes", "status", "legend",
-    "stamp", "figures", "hover", "numbers",
+    "stamp", "figures", "hover", "numbers", "past",
 }  # fmt: skip
 LEGEND = {
     "written", "reserved", "internal", "external", "usable", "hole", "stuck", "alarm",
@@ -62,7 +62,7 @@ def test_a_frame_has_what_the_browser_reads(published):
     )
     assert {"contiguous", "paged"} == set(frame["lanes"]) == set(frame["hover"])
     for lane in frame["lanes"].values():
-        assert {"colour", "what", "alt", "figures", "key"} == set(lane)
+        assert {"colour", "what", "key", "alt", "figures"} == set(lane)
         assert all(set(figure) == NUMBER for figure in lane["figures"])
     assert set(frame["numbers"]) == {group for group in GROUPS if group != HEADLINE}
     for rows in frame["numbers"].values():

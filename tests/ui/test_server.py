@@ -27,7 +27,9 @@ from tests.live.support import dry, until
 def hub(monkeypatch) -> Iterator[Hub]:
     one = Hub(budget=PoolBudget(1 << 30))
     monkeypatch.setattr(server, "hub", lambda: one)
-    monkeypatch.setattr(server, "_IDLE_SECONDS", 0.1)  # how soon a channel notes that it ended
+    monkeypatch.setattr(
+        "kvviz.ui.viewer._IDLE_SECONDS", 0.1
+    )  # how soon a channel notes that it ended
     yield one
     runners = list(one._runners.values())
     one.close()
@@ -243,6 +245,77 @@ def test_theme_and_colour_take_effect_in_a_paused_run(client, runner):
     assert (first["theme"], dark["theme"], aged["theme"]) == ("light", "dark", "dark")
     assert set(first["figures"]) == set(dark["figures"])
     assert {"map-contiguous", "map-paged"} == set(aged["figures"])
+
+
+def test_a_viewer_looks_back_and_returns(client, runner):
+    """The scrubber would move and the maps would not, or nobody would find back."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 30)
+        socket.send(do="pause")
+        until(lambda: runner.latest().state == "paused")
+        newest = runner.latest()
+        back = socket.frame(look=20, ready=True)
+        assert back["step"] == 20
+        kept = {name: back["past"][name] for name in ("looking", "first", "last")}
+        assert kept == {"looking": True, "first": 0, "last": newest.step}
+        assert {"map-contiguous", "map-paged", "time"} <= set(back["figures"])
+        assert len(back["figures"]["time"]["layout"]["shapes"]) == 1
+        found = socket.frame(look="next", ready=True)
+        assert found["step"] >= 20
+        live = socket.frame(look=None, ready=True)
+        assert (live["step"], live["past"]["looking"]) == (newest.step, False)
+        socket.frame(look=5, ready=True)
+        socket.send(do="play")
+        until(lambda: runner.latest().step > newest.step + 5)
+        assert not socket.frame(ready=True)["past"]["looking"]
+
+
+@pytest.mark.parametrize("look", [-1, 2.5, True, "far", [3], {"a": 1}])
+def test_a_look_at_nowhere_is_ignored(client, runner, look):
+    with connect(client, runner) as socket:
+        socket.frame(ready=True)
+        assert not socket.frame(look=look, ready=True)["past"]["looking"]
+
+
+def test_questions_are_answered_beside_the_frames(client, runner):
+    """A click on the map, a pin or the whole run would bring nothing."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 40)
+        socket.send(do="pause")
+        until(lambda: runner.latest().state == "paused")
+        first = socket.frame(ready=True)
+        assert "selected" not in first
+        request = next(iter(first["hover"]["paged"]["requests"]))
+        asked = socket.frame(select=int(request), log={}, pin=20, run="paged", ready=True)
+        assert asked["selected"]["lanes"]["paged"]["state"] == "running"
+        assert asked["log"]["rows"]
+        assert asked["pinned"]["steps"] == [20, runner.latest().step]
+        assert {"pin-contiguous", "pin-paged", "run"} <= set(asked["figures"])
+        again = socket.frame(colour="age", ready=True)
+        assert {"pin-paged", "run", "map-paged"} <= set(again["figures"])
+
+
+def test_requests_are_ended_and_added_by_hand(client, runner):
+    """The buttons would do nothing, and the stamp would not tell."""
+    with connect(client, runner) as socket:
+        until(lambda: runner.latest().step > 40)
+        frame = socket.frame(do="pause", ready=True)
+        socket.send(add=64)
+        until(lambda: len(runner.latest().changes) == 1)
+        socket.send(add="64", finish=True)
+        socket.send(finish=int(next(iter(frame["hover"]["paged"]["requests"]))))
+        stamp = socket.frame(ready=True)["stamp"]
+        assert "changed while it ran, at step" in stamp
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_events_are_downloaded(client, runner, kind):
+    answer = client.get(f"/kvviz/events/{runner.token}.{kind}")
+    assert answer.status_code == 200
+    assert f".{kind}" in answer.headers["content-disposition"]
+    assert len(answer.content) > 100
+    assert client.get(f"/kvviz/events/{runner.token}.exe").status_code == 404
+    assert client.get(f"/kvviz/events/nobody.{kind}").status_code == 404
 
 
 def test_a_hidden_page_gets_no_frames(client, runner):

@@ -1,0 +1,171 @@
+"""What was shown at each step, kept: a history a lane, and the small facts beside the maps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from dataclasses import replace
+from typing import NamedTuple
+
+from kvviz.engine.engine import Engine
+from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
+from kvviz.engine.lanes import Lanes
+from kvviz.live.hues import HueBook
+from kvviz.live.published import WINDOW, LaneView, Published, events_between
+from kvviz.records import QUEUED, Snapshot
+from kvviz.workloads.stream import Scaling
+
+_DECODED = 3  # steps decoded for a column of a short run, at most
+_PARTS = 4  # the charts' window moves by such a part of it, not with every step
+
+
+class _Lane(NamedTuple):
+    tokens_per_second: float
+    checks_made: int
+    checks_failed: int
+    checked_step: int
+
+
+class _Facts(NamedTuple):
+    lanes: dict[str, _Lane]
+    compared: int
+    equal: int
+    stream_hash: str
+    drawn: int
+    scaling: Scaling
+
+
+class Past:
+    """Belongs to the thread that steps the lanes. `budget_bytes` is for each lane."""
+
+    def __init__(self, names: list[str], budget_bytes: int = BUDGET_BYTES) -> None:
+        self.hues = HueBook()
+        self.histories = {name: History(budget_bytes) for name in names}
+        self._facts: deque[_Facts] = deque()
+
+    @property
+    def first(self) -> int:
+        """The oldest step that every lane keeps; -1 when there is none."""
+        return max(history.first for history in self.histories.values())
+
+    @property
+    def last(self) -> int:
+        return next(iter(self.histories.values())).last
+
+    @property
+    def nbytes(self) -> int:
+        return sum(history.nbytes for history in self.histories.values())
+
+    def add(self, lanes: Lanes) -> dict[str, Snapshot]:
+        """Keep the step that was just made; the snapshots that were taken for it."""
+        shots = {name: engine.snapshot() for name, engine in lanes.engines.items()}
+        self.hues.update(list(shots.values()))
+        for name, shot in shots.items():
+            self.histories[name].add(shot)
+        self._facts.append(_facts(lanes))
+        while len(self._facts) > self.last - self.first + 1:
+            self._facts.popleft()
+        return shots
+
+    def pass_by(self, lanes: Lanes) -> None:
+        """A step that is not kept: only the colours follow it. Before the first step that is."""
+        assert self.last < 0, "a step cannot be left out once others are kept"
+        engines = list(lanes.engines.values())
+        shown = {s.request.id for e in engines for s in e.scheduler.running}
+        shown |= {e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting}
+        self.hues.follow(shown, engines[0].layout.columns)
+
+    def shots(self, step: int) -> dict[str, Snapshot]:
+        """The snapshots of a step, which is brought into what is kept."""
+        step = min(max(step, self.first), self.last)
+        return {name: history.at(step) for name, history in self.histories.items()}
+
+    def publication(self, lanes: Lanes, step: int, newest: Published) -> Published:
+        """What `newest` was at this step (the nearest that is kept)."""
+        shots = self.shots(step)
+        step = next(iter(shots.values())).step
+        facts = self._facts[step - self.last - 1]
+        views = {
+            name: _view(lanes.engines[name], shot, facts.lanes[name], self._end(step))
+            for name, shot in shots.items()
+        }
+        return replace(
+            newest,
+            step=step,
+            looking=True,
+            lanes=views,
+            compared=facts.compared,
+            equal=facts.equal,
+            stream_hash=facts.stream_hash,
+            drawn=facts.drawn,
+            scaling=facts.scaling,
+            hues=self.hues.of(list(shots.values())),
+        )
+
+    def sample(self, count: int, lane: str) -> list[tuple[Snapshot, dict[int, int]]]:
+        """Up to so many steps of a lane, evenly spaced, oldest first, with their colours: of a
+        long run those that are kept whole, for the others take a millisecond each."""
+        history = self.histories[lane]
+        steps: list[int] = [s for s in history.keyframes if s >= self.first]
+        if len(steps) * KEYFRAME_STEPS <= count * _DECODED:
+            steps = list(range(self.first, self.last + 1))
+        every = -(-len(steps) // count)
+        shots = [history.at(step) for step in steps[(len(steps) - 1) % every :: every]]
+        return [(shot, self.hues.of([shot])) for shot in shots]
+
+    def refusal(self, lanes: Lanes, step: int, after: bool) -> int:
+        """The next step (or the one before) that shows a refusal for want of memory in some
+        lane; `step` itself when there is none."""
+        found = refusal_steps(lanes, self.first, self.last)
+        at = bisect_right(found, step) if after else bisect_left(found, step) - 1
+        return found[at] if 0 <= at < len(found) else step
+
+    def _end(self, step: int) -> int:
+        """The last step of the charts' window: the same one for many steps."""
+        part = WINDOW // _PARTS
+        return min(self.last, max(WINDOW, (step // part + 2) * part))
+
+
+def refusal_steps(lanes: Lanes, first: int, last: int) -> list[int]:
+    """Steps [first, last] whose picture shows a new refusal by memory, ascending."""
+    return sorted(
+        {
+            event.step + 1
+            for engine in lanes.engines.values()
+            for event in engine.recorder.events
+            if event.kind == "refuse"
+            and event.verdict != QUEUED
+            and first <= event.step + 1 <= last
+        }
+    )
+
+
+def _view(engine: Engine, shot: Snapshot, facts: _Lane, end: int) -> LaneView:
+    return LaneView(
+        shot,
+        engine.recorder.series(WINDOW, before=end),
+        events_between(engine, "refuse", shot.step - WINDOW, shot.step),
+        events_between(engine, "move", shot.step - WINDOW, shot.step),
+        *facts,
+        later=events_between(engine, "refuse", shot.step, end),
+    )
+
+
+def _facts(lanes: Lanes) -> _Facts:
+    stream, comparison = lanes.stream, lanes.comparison
+    return _Facts(
+        {
+            name: _Lane(
+                engine.recent_speed(),
+                engine.checks_made,
+                engine.checks_failed,
+                engine.checked_step,
+            )
+            for name, engine in lanes.engines.items()
+        },
+        comparison.compared,
+        comparison.equal,
+        stream.hash,
+        stream.drawn,
+        stream.scaling,
+    )
