@@ -82,7 +82,7 @@ LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "torch": ("kvviz.build",),
     "cuda": ("kvviz.caches.cuda_vmm",),
     "plotly": ("kvviz.ui", "kvviz.html"),
-    "pyarrow": ("kvviz.recording.tables",),
+    "pyarrow": ("kvviz.recording.tables", "kvviz.ui.files"),
     "distributed": ("kvviz.sweeps",),
     "ray": ("kvviz.sweeps",),
 }
