@@ -77,7 +77,7 @@ def test_growth_slides_the_last_one_down() -> None:
     layout.take_journal()
     assert layout.append(2, 10) == Verdict(ADMITTED, 10, 14, 14, moved=20)
     assert layout.slots(2) == slice(20, 50)
-    assert layout.take_journal() == [Move(40, 20, 20, 2), Freed(40, 24)]
+    assert layout.take_journal() == [Move(40, 20, 20, 2), Freed(40, 20)]
 
 
 def test_growth_slides_and_then_moves() -> None:
