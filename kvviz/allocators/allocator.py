@@ -48,6 +48,9 @@ class Allocator(Protocol):
     def granted(self, size: int) -> int:
         """Slots that a request of `size` really takes, rounding included."""
 
+    def hole_for(self, size: int) -> int:
+        """The smallest hole in which a request of `size` is always found."""
+
     def fits(self, size: int) -> bool:
         """Would `allocate(size)` grant it?"""
 

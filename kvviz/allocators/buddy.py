@@ -58,6 +58,9 @@ class BuddyAllocator:
     def granted(self, size: int) -> int:
         return self.unit << self._order_of(size)
 
+    def hole_for(self, size: int) -> int:
+        return self.granted(size)
+
     def fits(self, size: int) -> bool:
         return size <= self.largest
 

@@ -62,6 +62,9 @@ class HoleAllocator:
     def granted(self, size: int) -> int:
         return size
 
+    def hole_for(self, size: int) -> int:
+        return self._index.hole_for(size)
+
     def fits(self, size: int) -> bool:
         return size <= self.largest
 
@@ -131,7 +134,7 @@ class HoleAllocator:
             return []
         if need > self.largest_possible:
             return None
-        hole = self._index.hole_for(need)
+        hole = self.hole_for(need)
         return fewest_moved(self.live(), self.holes(), self.capacity, hole, cost)
 
     def reconfigure(self, *, coalesce: str | None = None, order: str | None = None) -> None:

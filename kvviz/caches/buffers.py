@@ -15,7 +15,7 @@ import numpy as np
 
 from kvviz.caches.layout import AddressTable, Entry, Journal, classify
 from kvviz.config import RunConfig
-from kvviz.records import ADMITTED, HOLE, Columns, Freed, Request, Verdict
+from kvviz.records import ADMITTED, HOLE, RESERVED, Columns, Freed, Request, Verdict
 
 
 @dataclass(slots=True)
@@ -116,6 +116,7 @@ class BuffersLayout:
             size[-1] = rest
         used = np.zeros(rows, np.int64)
         owner = np.full(rows, HOLE, np.int64)
+        owner[self.count :] = RESERVED
         for request_id, holding in self._held.items():
             used[holding.buffer] = holding.written
             owner[holding.buffer] = request_id

@@ -252,10 +252,11 @@ class ContiguousLayout:
             if moved is not None:
                 return Verdict(ADMITTED, short, self.free, self.admissible, moved)
             return verdict._replace(kind=CAPACITY)
-        if short > self.free:
-            return verdict._replace(kind=CAPACITY)
         # In place it needs only the extra slots: with that many free this is fragmentation.
-        return verdict._replace(kind=FRAGMENTED, need=short)
+        extra = size - holding.region.size
+        if extra > self.free:
+            return verdict._replace(kind=CAPACITY)
+        return verdict._replace(kind=FRAGMENTED, need=extra)
 
     def _relocate(self, request_id: int, holding: _Holding, size: int) -> int:
         target = self._allocator.allocate(size)
@@ -290,8 +291,9 @@ class ContiguousLayout:
         """After a slide one hole lies behind the last region: that one grows into it, any other
         must move there whole."""
         last = max(h.region.start for h in self._held.values())
-        needs = short if holding.region.start == last else holding.region.size + short
-        return needs <= self.free
+        if holding.region.start == last:
+            return short <= self.free
+        return self._allocator.hole_for(holding.region.size + short) <= self.free
 
     def _opening(self, need: int) -> Plan | None:
         """Moves after which a request of `need` is granted; None when compaction on refusal is
@@ -299,7 +301,8 @@ class ContiguousLayout:
         if self._settings.compaction != "on_refusal":
             return None
         if self._allocator.can_slide and self._settings.compact_by == "slide":
-            return self._allocator.repack() if need <= self.free else None
+            enough = self._allocator.hole_for(need) <= self.free
+            return self._allocator.repack() if enough else None
         return self._allocator.opening(need, self._written_at())
 
     def _written_at(self) -> dict[int, int]:

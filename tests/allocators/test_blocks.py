@@ -48,13 +48,13 @@ class PoolMachine(RuleBasedStateMachine):
     def take(self, count: int) -> None:
         bare = self.free - set(self.idle)
         evicts = max(0, count - len(bare))
-        assert self.pool.evicts(count) == evicts
         if count > len(self.free):
             assert self.pool.take(count) is None
             return
         free, ids = self.free, self.pool.take(count)
         assert ids is not None and len(set(ids.tolist())) == count
         assert set(ids.tolist()) <= free
+        assert self.pool.evicted == evicts
         assert ids.tolist()[count - evicts :] == self.idle[:evicts]
         self.keys = {k: b for k, b in self.keys.items() if b not in self.idle[:evicts]}
         del self.idle[:evicts]
@@ -169,7 +169,7 @@ def test_double_free_within_one_call() -> None:
 def test_eviction_is_by_use_and_tail_first() -> None:
     """Two cached prefixes of two blocks. The one that was used last outlives the other, and of
     each the head outlives the tail; blocks without content go before any of them."""
-    pool = BlockPool(5)
+    pool = BlockPool(6)
     first, second = pool.take(2), pool.take(2)
     for key, block in enumerate([*first, *second]):
         pool.register(int(block), key)
@@ -177,11 +177,11 @@ def test_eviction_is_by_use_and_tail_first() -> None:
     pool.drop(first)
     assert pool.idle().tolist() == [3, 2, 1, 0]
     pool.share(second)
-    assert (pool.idle().tolist(), pool.free_blocks) == ([1, 0], 3)
+    assert (pool.idle().tolist(), pool.free_blocks) == ([1, 0], 4)
     pool.drop(second)
     assert pool.idle().tolist() == [1, 0, 3, 2]
-    assert [pool.evicts(n) for n in (1, 2, 5)] == [0, 1, 4]
-    assert pool.take(3).tolist() == [4, 1, 0]
+    assert (pool.take(1).tolist(), pool.evicted) == ([4], 0)
+    assert (pool.take(3).tolist(), pool.evicted) == ([5, 1, 0], 2)
     assert [pool.find(key) for key in range(4)] == [None, None, 2, 3]
 
 

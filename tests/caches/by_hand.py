@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from kvviz.caches.layout import Journal
 from kvviz.caches.paged import PagedLayout
-from kvviz.records import Request
+from kvviz.records import FreedBlocks, Request
 from tests.helpers import config
 
 
@@ -49,3 +50,9 @@ def block_refs(layout: PagedLayout) -> dict[int, int]:
     held = np.flatnonzero(columns.refs)
     return dict(zip((columns.start[held] // layout.grain).tolist(), columns.refs[held].tolist(),
                     strict=True))  # fmt: skip
+
+
+def freed(journal: Journal) -> list[tuple[list[int], int]]:
+    """(ids, slots in a block) of each entry, all of which free blocks."""
+    assert all(isinstance(entry, FreedBlocks) for entry in journal)
+    return [(entry.ids.tolist(), entry.size) for entry in journal]

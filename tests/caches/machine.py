@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kvviz.caches.layout import Journal
-from kvviz.caches.layouts import LAYOUTS
+from kvviz.caches.layout import Journal, Places
+from kvviz.caches.layouts import LANES, LAYOUTS
 from kvviz.caches.store import POISONED
-from kvviz.config import ADMISSIONS, RunConfig
+from kvviz.config import ADMISSIONS, COALESCE, COMPACT_BY, ORDERS, RunConfig
 from kvviz.records import (
     HOLE,
     NEVER,
@@ -36,14 +36,21 @@ from kvviz.records import (
     SwappedOut,
     Verdict,
 )
-from tests.caches.references import REFERENCES, SHAPE, Reference
+from kvviz.shapes import ModelShape
+from tests.caches.references import REFERENCES
 from tests.caches.served import Served
 from tests.helpers import config, indices
 from tests.strategies import MEMORY, Op, requests, sizes
 
-NUMBERS = torch.arange(SHAPE.slot_elements).view(2, 2, 2, 2)  # [L, K or V, H_kv, d_h]
+SHAPE = ModelShape(num_hidden_layers=2, num_key_value_heads=2, head_dim=2)
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     **MEMORY,
+    "contiguous.coalesce": st.sampled_from(COALESCE),
+    "contiguous.order": st.sampled_from(ORDERS),
+    "contiguous.compact_by": st.sampled_from(COMPACT_BY),
+    "contiguous.compact_share": st.sampled_from([0.0, 0.2]),
+    "contiguous.compact_slots": st.sampled_from([2, 16]),
+    "cells.buffers": st.sampled_from([2, 3, 4]),
     "paged.prefix_sharing": st.booleans(),
     "paged.null_block": st.booleans(),
     "paged.admission": st.sampled_from(ADMISSIONS),
@@ -69,9 +76,12 @@ class CacheMachine(RuleBasedStateMachine):
     """`away[r]`: (request, its tokens in host memory, or -1 when they were given up, tokens known,
     step in which it gave way)."""
 
-    def __init__(self, name: str, pinned: dict[str, Any]) -> None:
+    def __init__(self, lane: str, pinned: dict[str, Any], shape: ModelShape = SHAPE) -> None:
         super().__init__()
-        self.name, self.pinned = name, pinned
+        self.name, self.pinned = LANES[lane].layout, {**LANES[lane].settings, **pinned}
+        self.shape = shape
+        # [L, K or V, H_kv, d_h]
+        self.numbers = torch.arange(shape.slot_elements).view(2, 2, 2, shape.head_dim)
         self.away: dict[int, tuple[Request, int, int, int]] = {}
         self.back: set[int] = set()
         self.appended: list[tuple[int, int, int]] = []
@@ -79,15 +89,19 @@ class CacheMachine(RuleBasedStateMachine):
 
     @initialize(changes=st.fixed_dictionaries(SETTINGS), slots=st.sampled_from([64, 75, 96]))
     def start(self, changes: dict[str, Any], slots: int) -> None:
-        run = config({"memory.slots": slots, "memory.context": 16, **changes, **self.pinned})
-        self.layout = LAYOUTS[self.name](run)
+        context = 32 if self.name == "virtual" else 16
+        run = config({"memory.slots": slots, "memory.context": context, **changes, **self.pinned})
+        # A page of the virtual layout is as large as a block
+        self.layout = LAYOUTS[self.name](run, run.virtual.page_bytes // run.paged.block_size)
         self.served = Served(self.layout, run)
-        self.reference = REFERENCES.get(self.name, Reference)(self.served)
-        self.store = self.reference.store(run)
+        self.reference = REFERENCES[type(self.layout)](self.served)
+        self.store = self.reference.store(self.shape)
         self.at_start = (self.layout.free, self.layout.admissible)
 
     @rule(step=steps(), data=st.data())
     def step(self, step: list[Op], data: st.DataObject) -> None:
+        if hasattr(self.layout, "maintain"):
+            self.moved += self.layout.maintain()
         for op in step:
             if op.kind == "admit":
                 self._arrive(data)
@@ -123,10 +137,11 @@ class CacheMachine(RuleBasedStateMachine):
             assert self._everything() == before, "a refused fork changed something"
             return
         count = written[parent]
-        assert verdict.cached == self.layout.written(child.id) == count
+        assert verdict.cached + verdict.moved == self.layout.written(child.id) == count
+        self.moved += verdict.moved
         self._enter(child, count)
         slots = [self.served.addresses(r, count).tolist() for r in (parent, child.id)]
-        assert slots[0] == slots[1]
+        assert (slots[0] == slots[1]) == self.layout.copies_on_write
         self._append(child.id, grow)
         self._commit()
 
@@ -164,7 +179,7 @@ class CacheMachine(RuleBasedStateMachine):
             self._enter(request, verdict.cached)
         else:
             assert self._everything() == before, "a refused request changed something"
-            assert (verdict.kind == NEVER) == (verdict.need > self._usable())
+            assert (verdict.kind == NEVER) == (verdict.need > self.reference.longest)
         return verdict
 
     def _enter(self, request: Request, done: int) -> None:
@@ -172,7 +187,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.served.done[request.id] = done
 
     def _append(self, request: int, size: int) -> Verdict | None:
-        written = self.layout.written(request)
+        written = self._told(request)
         count = min(size, self.served.live[request].life - written)
         if count <= 0:
             return None
@@ -183,17 +198,22 @@ class CacheMachine(RuleBasedStateMachine):
             assert (verdict.kind, verdict.need) == expected[:2]
             assert expected.moved in (None, verdict.moved)
         if verdict.admitted:
-            assert self.layout.written(request) == written + count <= self.layout.held(request)
+            assert self._told(request) == written + count <= self.layout.held(request)
             self.moved += verdict.moved
             self.appended.append((request, written, written + count))
         else:
             assert self._everything() == before, "a refused append changed something"
         return verdict
 
+    def _told(self, request: int) -> int:
+        """Tokens appended so far; some layouts only claim slots for them until all are known."""
+        claims = isinstance(self.layout, Places)
+        return self.layout.held(request) if claims else self.layout.written(request)
+
     def _append_each(self, pick: int) -> None:
         """One more token for most of the live requests: in one call, or one by one."""
         live = self.served.live
-        grow = [r for r in live if r != pick and self.layout.written(r) < live[r].life]
+        grow = [r for r in live if r != pick and self._told(r) < live[r].life]
         if grow and hasattr(self.layout, "append_each") and self._append_at_once(grow):
             return
         for request in grow:
@@ -217,6 +237,8 @@ class CacheMachine(RuleBasedStateMachine):
         if request_id in self.back:  # nobody gives way in the step in which it is admitted
             return
         request, done = self.served.live[request_id], self.served.done[request_id]
+        if kind == "swap" and not getattr(self.layout, "swaps", True):
+            kind = "preempt"
         if kind != "release" and 0 < done < request.life:
             if kind == "swap":
                 self.layout.note(SwappedOut(request_id, first(self.layout, request_id, done)))
@@ -251,8 +273,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _commit(self) -> None:
         """Carry out the journal, then write the step's tokens where they belong by now."""
-        if hasattr(self.layout, "place"):
-            self.layout.place()
+        self._place()
         self._carry_out(self.layout.take_journal())
         live = self.served.live
         for request in live:
@@ -262,6 +283,13 @@ class CacheMachine(RuleBasedStateMachine):
         self.appended = []
         self.back.clear()
         self.count += 1
+
+    def _place(self) -> None:
+        if isinstance(self.layout, Places):
+            parts = self.layout.place()
+            claims = [a for a in self.appended if a[0] in self.served.live]
+            slots = [indices(self.layout, r)[first:last] for r, first, last in claims]
+            self.reference.placed(np.concatenate([*slots, np.zeros(0, np.int64)]), parts)
 
     def _carry_out(self, journal: Journal) -> None:
         assert sum(entry.size for entry in journal if isinstance(entry, Move)) == self.moved
@@ -276,16 +304,12 @@ class CacheMachine(RuleBasedStateMachine):
         if start == stop:
             return
         slots = self.served.addresses(request, stop)[start:]
-        values = values_of(self.served.serials(request, stop)[start:])
+        values = self._values(self.served.serials(request, stop)[start:])
         for layer in range(2):
             self.store.write(
                 layer, torch.from_numpy(slots), values[:, layer, 0], values[:, layer, 1]
             )
         self.store.tag(slots, np.full(stop - start, request), np.arange(start, stop))
-
-    def _usable(self) -> int:
-        """Slots that a request can ever get."""
-        return int((self.served.owners() != RESERVED).sum())
 
     def _cached(self) -> np.ndarray:
         """Free slots that must keep what was written."""
@@ -329,7 +353,7 @@ class CacheMachine(RuleBasedStateMachine):
         holders = np.zeros(self.layout.capacity, np.int64)
         oldest = np.full(self.layout.capacity, HOLE, np.int64)
         for request in reversed(self.served.live):
-            slots = indices(self.layout, request)
+            slots = self.reference.physical(request)
             assert len(set(slots.tolist())) == len(slots) == self.layout.written(request)
             holders[slots] += 1
             oldest[slots] = request
@@ -343,7 +367,7 @@ class CacheMachine(RuleBasedStateMachine):
     def tensors_hold_what_was_written(self) -> None:
         self._carry_out(self.layout.take_journal())
         found = self.store.written_map()
-        expected = np.full(self.layout.capacity, POISONED, np.int64)
+        expected = np.full(self.store.slots, POISONED, np.int64)
         for request in self.served.live:
             count = self.layout.written(request)
             slots = self.served.addresses(request, count)
@@ -356,22 +380,28 @@ class CacheMachine(RuleBasedStateMachine):
         expected[cached] = found[cached]
         assert found.tolist() == expected.tolist()
         self._cached_prefixes_are_whole(cached)
+        self.reference.check(self.store)
 
     def _cached_prefixes_are_whole(self, cached: np.ndarray) -> None:
         """Each cached block still holds tokens that follow each other."""
         grain = self.layout.grain
         for block in cached.reshape(-1, grain):
-            serial = int(self.store.view[0, 0, block[-1], 0, 0]) // NUMBERS.numel()
+            serial = int(self.store.view[0, 0, block[-1], 0, 0]) // self.numbers.numel()
             serials = [serial]
             while len(serials) < grain:
                 serials.append(self.served.texts.before[serials[-1]])
             self._read(block, serials[::-1])
 
     def _read(self, slots: np.ndarray, serials: list[int]) -> None:
-        want = values_of(serials)
+        want = self._values(serials)
         for layer in range(2):
             k, v = self.store.read(layer, torch.from_numpy(slots))
             assert torch.equal(k, want[:, layer, 0]) and torch.equal(v, want[:, layer, 1])
+
+    def _values(self, serials: list[int]) -> torch.Tensor:
+        """[tokens, L, K or V, H_kv, d_h], all different."""
+        each = torch.tensor(serials)[:, None, None, None, None]
+        return (each * self.numbers.numel() + self.numbers).float()
 
     def teardown(self) -> None:
         """When all have left, everything is free again; what is cached counts as free."""
@@ -381,16 +411,10 @@ class CacheMachine(RuleBasedStateMachine):
             self._leave(request, "release")
         self._carry_out(self.layout.take_journal())
         self.layout.check()
-        run = self.served.config
-        assert self.layout.free == self.at_start[0]
-        assert self.layout.admissible == self.at_start[1], run
+        assert (self.layout.free, self.layout.admissible) == self.at_start
         empty = np.flatnonzero(self.store.written_map() == POISONED)
-        assert len(empty) + len(self._cached()) == self.layout.capacity
-
-
-def values_of(serials: list[int]) -> torch.Tensor:
-    """[tokens, L, K or V, H_kv, d_h], all different."""
-    return (torch.tensor(serials)[:, None, None, None, None] * NUMBERS.numel() + NUMBERS).float()
+        assert len(empty) + len(self._cached()) == self.store.slots
+        self.store.close()
 
 
 def first(layout: Any, request_id: int, count: int) -> slice | np.ndarray:

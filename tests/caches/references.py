@@ -1,220 +1,132 @@
-"""What fits, told from the map by the rules of each kind of layout.
-
-A layout that has no reference of its own is held to what is true of all of them.
-"""
+"""The references of the other layouts, and all of them by the layout that they are held against."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import torch
 
-from kvviz.allocators.reserve import RESERVATIONS
-from kvviz.caches.budget import PoolBudget
+from kvviz.caches.buffers import BuffersLayout
+from kvviz.caches.cells import CellsLayout
+from kvviz.caches.contiguous import ContiguousLayout
+from kvviz.caches.paged import PagedLayout
+from kvviz.caches.reserved import OS_PAGE
 from kvviz.caches.store import KVStore
-from kvviz.config import RunConfig
-from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, NEVER, RESERVED, Request, Verdict
-from kvviz.shapes import ModelShape
-from tests.caches.served import Served
-from tests.helpers import indices, runs
-
-SHAPE = ModelShape(num_hidden_layers=2, num_key_value_heads=2, head_dim=2)
-
-
-class Grown(NamedTuple):
-    """The answer to an append. moved None: any number of slots."""
-
-    kind: str
-    need: int
-    moved: int | None
+from kvviz.caches.virtual import VirtualLayout
+from kvviz.records import HOLE, Request, Verdict
+from tests.caches.reference import Grown, Reference, kind_of
+from tests.caches.reference_contiguous import Contiguous
+from tests.caches.reference_paged import Paged
+from tests.helpers import runs
 
 
-class Reference:
-    """True of any layout. None stands for no opinion."""
-
-    def __init__(self, served: Served) -> None:
-        self.served = served
-
-    @staticmethod
-    def store(config: RunConfig) -> KVStore:
-        slots = config.memory.slots
-        return KVStore(SHAPE, slots, torch.device("cpu"), budget=PoolBudget(1 << 20), poison=True)
-
-    def largest(self) -> int | None:
-        """The largest request that finds a place now."""
-        return None
-
-    def admit(self, request: Request, tokens: int) -> Verdict | None:
-        return None
-
-    def append(self, request_id: int, count: int) -> Grown | None:
-        return None
-
-    def append_each(self, ids: list[int]) -> bool | None:
-        """Is there room for one more token of each, without a copy?"""
-        return None
-
-    def fork(self, parent_id: int, child: Request) -> bool | None:
-        return None
-
-    def written(self, appended: list[tuple[int, int, int]]) -> None:
-        """Tokens (request, from, to) were written, in this order."""
-
-
-class Contiguous(Reference):
-    """One region a request."""
+class Cells(Reference):
+    """One row of cells. A claim takes a cell, but only `place` says which one."""
 
     def largest(self) -> int:
-        return max((hole.size for hole in runs(self.served.owners().tolist())), default=0)
+        if self.served.config.cells.placement == "scattered":
+            return self._free
+        holes = runs(self.served.owners().tolist())
+        return min(self._free, max((hole.size for hole in holes), default=0))
 
     def admit(self, request: Request, tokens: int) -> Verdict:
-        layout, contiguous = self.served.layout, self.served.config.contiguous
-        need = RESERVATIONS[contiguous.reservation](request, tokens)
-        if request.life > layout.capacity:
-            need = max(need, request.life)
-        kind = kind_of(need, layout.free, self.largest(), layout.capacity)
-        if kind == FRAGMENTED and contiguous.compaction == "on_refusal":
-            kind = ADMITTED
-        return Verdict(kind, need, layout.free, self.largest())
+        need = max(tokens, request.life) if request.life > self.usable else tokens
+        kind = kind_of(need, self._free, self._free, self.usable)
+        return Verdict(kind, need, self._free, self.largest())
 
     def append(self, request_id: int, count: int) -> Grown:
-        layout = self.served.layout
-        free, held = layout.free, layout.held(request_id)
-        short = layout.written(request_id) + count - held
-        if short <= 0:
-            return Grown(ADMITTED, count, 0)
-        owners = self.served.owners().tolist()
-        end = len(owners) - owners[::-1].index(request_id)
-        if any(hole.start == end and hole.size >= short for hole in runs(owners)):
-            return Grown(ADMITTED, count, 0)
-        size = held + short
-        if size <= self.largest():
-            return Grown(ADMITTED, count, layout.written(request_id))
-        slides = self.served.config.contiguous.compaction == "on_refusal"
-        last = all(owner == HOLE for owner in owners[end:])
-        if slides and (short if last else size) <= free:
-            return Grown(ADMITTED, count, None)
-        if slides or short > free:
-            return Grown(CAPACITY, size, 0)
-        return Grown(FRAGMENTED, short, 0)
+        return Grown(kind_of(count, self._free, self._free, self.usable), count, 0)
 
-
-class Paged(Reference):
-    """Blocks, found again by their content with prefix sharing.
-
-    `index`: serial of a block's last token -> the block, for the blocks that may be found.
-    """
-
-    def __init__(self, served: Served) -> None:
-        super().__init__(served)
-        self.block = served.config.paged.block_size
-        self.index: dict[int, int] = {}
+    def placed(self, slots: np.ndarray, parts: list[int]) -> None:
+        """Scattered, a batch is one part; adjacent, the cells of each part are neighbours."""
+        assert sum(parts) == len(slots)
+        if self.served.config.cells.placement == "scattered":
+            assert len(parts) <= 1
+            return
+        assert max(parts, default=0) <= self.served.config.engine.token_budget
+        for part in np.split(slots, np.cumsum(parts)[:-1]):
+            assert (np.diff(part) == 1).all()
 
     @property
-    def usable(self) -> int:
-        return int((self.served.owners() != RESERVED).sum())
+    def _free(self) -> int:
+        layout = self.served.layout
+        return self.usable - sum(layout.held(request) for request in self.served.live)
 
-    def rounded(self, slots: int) -> int:
-        return -(-slots // self.block) * self.block
+
+class Buffers(Reference):
+    """Equal buffers, one request each."""
+
+    @property
+    def longest(self) -> int:
+        return self.served.layout.capacity // self.served.config.cells.buffers
 
     def largest(self) -> int:
-        held_back = int(self.served.config.paged.watermark * (self.usable // self.block))
-        kept = held_back * self.block if self.served.live else 0
-        return max(0, self.served.layout.free - kept)
+        return self.longest if self._free else 0
 
     def admit(self, request: Request, tokens: int) -> Verdict:
-        hits = self.hits(request, tokens)
-        cached = len(hits) * self.block
-        ask = tokens
-        paged, engine = self.served.config.paged, self.served.config.engine
-        if paged.admission == "limit":
-            ask = max(tokens, request.prompt_len + request.limit - 1)
-        elif paged.admission == "chunk":
-            ask = min(tokens, cached + (engine.chunk or engine.token_budget))
-        refs = self.served.refs()
-        need = self.rounded(ask) - self.block * sum(refs[b * self.block] > 0 for b in hits)
-        free, largest = self.served.layout.free, self.largest()
-        most = max(self.rounded(ask), self.rounded(request.life))
-        if most > self.usable:
-            return Verdict(NEVER, most, free, largest)
-        if need > largest:
-            return Verdict(CAPACITY, need, free, largest)
-        return Verdict(ADMITTED, need, free, largest, cached=cached)
+        need = max(self.longest, request.life)
+        kind = kind_of(need, self._free, self.largest(), self.longest)
+        return Verdict(kind, need, self._free, self.largest())
+
+    def append(self, request_id: int, count: int) -> Grown:
+        total = self.served.layout.written(request_id) + count
+        assert total <= self.longest, "a request was admitted that outgrows its buffer"
+        return Grown(kind_of(count, self.longest, self.longest, self.longest), count, 0)
+
+    @property
+    def _free(self) -> int:
+        return (self.served.config.cells.buffers - len(self.served.live)) * self.longest
+
+
+class Virtual(Reference):
+    """A range of addresses each, and any free frames under it."""
+
+    @property
+    def longest(self) -> int:
+        return min(self.usable, self._rounded(self.served.config.memory.context))
+
+    def largest(self) -> int:
+        return int((self.served.owners() == HOLE).sum())
+
+    def admit(self, request: Request, tokens: int) -> Verdict:
+        need, life = self._rounded(tokens), self._rounded(request.life)
+        if life > self.longest:
+            need = max(need, life)
+        free = self.largest()
+        return Verdict(kind_of(need, free, free, self.longest), need, free, free)
 
     def append(self, request_id: int, count: int) -> Grown:
         layout = self.served.layout
-        copied = self._tail_with_others(request_id)
-        need = max(0, self.rounded(layout.written(request_id) + count) - layout.held(request_id))
-        need += self.block if copied else 0
-        kind = kind_of(need, layout.free, layout.free, self.usable)
-        return Grown(kind, need, copied if kind == ADMITTED else 0)
+        after = self._rounded(layout.written(request_id) + count)
+        need, free = max(0, after - layout.held(request_id)), self.largest()
+        return Grown(kind_of(need, free, free, self.usable), need, 0)
 
-    def append_each(self, ids: list[int]) -> bool:
-        if self.served.config.paged.prefix_sharing:
-            return False
-        grown = [self.append(r, 1) for r in ids]
-        room = sum(g.need for g in grown) <= self.served.layout.free
-        return room and not any(self._tail_with_others(r) for r in ids)
+    def physical(self, request_id: int) -> np.ndarray:
+        layout = self.served.layout
+        at = np.arange(layout.written(request_id))
+        page = layout.page_slots
+        return layout.frames(request_id)[at // page].astype(np.int64) * page + at % page
 
-    def fork(self, parent_id: int, child: Request) -> bool:
-        if self.served.config.paged.admission != "limit":
-            return True
-        reserved = self.rounded(child.prompt_len + child.limit - 1)
-        shared = self.rounded(self.served.layout.written(parent_id))
-        return reserved - shared <= self.largest()
+    def check(self, store: KVStore) -> None:
+        """Memory lies under the mapped pages alone, by the system's own account."""
+        layout, live = self.served.layout, self.served.live
+        page = layout.page_slots * store.slot_bytes
+        assert store.mapped_bytes == layout.mapped_pages * page
+        held = sum(layout.held(request) for request in live) // layout.page_slots
+        assert layout.mapped_pages == held + layout.mapped_unused <= layout.pages
+        if self.served.config.virtual.reclaim == "immediate":
+            assert layout.mapped_unused == 0
+        begins = (np.flatnonzero(store.mapped) * page).tolist()
+        of_system = {p for b in begins for p in range(b // OS_PAGE, -(-(b + page) // OS_PAGE))}
+        assert store.resident_bytes == len(of_system) * OS_PAGE
 
-    def written(self, appended: list[tuple[int, int, int]]) -> None:
-        if not self.served.config.paged.prefix_sharing:
-            return
-        self._prune()
-        for request_id, first, last in appended:
-            serials = self.served.serials(request_id, last)
-            slots = indices(self.served.layout, request_id)
-            for at in range(first // self.block, last // self.block):
-                block = int(slots[at * self.block]) // self.block
-                if block not in self.index.values():
-                    self.index.setdefault(serials[(at + 1) * self.block - 1], block)
-
-    def hits(self, request: Request, tokens: int) -> list[int]:
-        """The leading full blocks that are in memory; the last token is computed always."""
-        self._prune()
-        serials = self.served.texts.serials(request, tokens)
-        found: list[int] = []
-        for at in range((tokens - 1) // self.block):
-            block = self.index.get(serials[(at + 1) * self.block - 1])
-            if block is None:
-                break
-            found.append(block)
-        return found
-
-    def _prune(self) -> None:
-        """Forget blocks that were handed out for other content."""
-        columns = self.served.layout.columns()
-        cached = set((columns.start[columns.cached > 0] // self.block).tolist())
-        held = set()
-        for request_id in self.served.live:
-            slots = indices(self.served.layout, request_id)
-            ends = np.arange(self.block - 1, self.served.done[request_id], self.block)
-            serials = self.served.serials(request_id, self.served.done[request_id])
-            held |= {(serials[i], int(slots[i]) // self.block) for i in ends.tolist()}
-        self.index = {s: b for s, b in self.index.items() if b in cached or (s, b) in held}
-
-    def _tail_with_others(self, request_id: int) -> int:
-        """Written slots of the block that is written to next, when others hold it too."""
-        written = self.served.layout.written(request_id)
-        if not written % self.block:
-            return 0
-        slot = indices(self.served.layout, request_id)[-1]
-        return written % self.block if self.served.refs()[slot] > 1 else 0
+    def _rounded(self, slots: int) -> int:
+        page = self.served.layout.page_slots
+        return -(-slots // page) * page
 
 
-def kind_of(need: int, free: int, largest: int, capacity: int) -> str:
-    """Lack of memory first, then lack of a hole."""
-    for limit, kind in ((capacity, NEVER), (free, CAPACITY), (largest, FRAGMENTED)):
-        if need > limit:
-            return kind
-    return ADMITTED
-
-
-REFERENCES: dict[str, type[Reference]] = {"contiguous": Contiguous, "paged": Paged}
+REFERENCES: dict[type, type[Reference]] = {
+    ContiguousLayout: Contiguous,
+    PagedLayout: Paged,
+    CellsLayout: Cells,
+    BuffersLayout: Buffers,
+    VirtualLayout: Virtual,
+}

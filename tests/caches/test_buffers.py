@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvviz.caches.buffers import BuffersLayout
-from kvviz.records import ADMITTED, CAPACITY, HOLE, NEVER, Freed, Verdict
+from kvviz.records import ADMITTED, CAPACITY, HOLE, NEVER, RESERVED, Freed, Verdict
 from tests.helpers import layout, request
 
 
@@ -32,7 +32,7 @@ def test_request_takes_a_whole_buffer(buffers: BuffersLayout) -> None:
     assert columns.start.tolist() == [0, 33, 66, 99]
     assert columns.size.tolist() == [33, 33, 33, 1]
     assert columns.used.tolist() == [4, 0, 0, 0]
-    assert columns.owner.tolist() == [5, HOLE, HOLE, HOLE]
+    assert columns.owner.tolist() == [5, HOLE, HOLE, RESERVED]
 
 
 def test_fourth_request_waits_for_a_buffer(buffers: BuffersLayout) -> None:

@@ -77,7 +77,7 @@ def test_growth_slides_the_last_one_down() -> None:
     layout.take_journal()
     assert layout.append(2, 10) == Verdict(ADMITTED, 10, 14, 14, moved=20)
     assert layout.slots(2) == slice(20, 50)
-    assert layout.take_journal() == [Move(40, 20, 20, 2), Freed(40, 24)]
+    assert layout.take_journal() == [Move(40, 20, 20, 2), Freed(40, 20)]
 
 
 def test_growth_slides_and_then_moves() -> None:
@@ -128,3 +128,42 @@ def test_refused_growth_changes_nothing() -> None:
     assert not verdict.admitted
     assert (verdict.moved, layout.take_journal()) == (0, [])
     assert indices(layout, 2).tolist() == list(range(38, 58))
+
+
+def rounding(allocator: str, slots: int, compaction: str) -> ContiguousLayout:
+    return ContiguousLayout(
+        config(
+            {
+                "memory.slots": slots,
+                "memory.context": slots,
+                "contiguous.allocator": allocator,
+                "contiguous.reservation": "exact",
+                "contiguous.compaction": compaction,
+            }
+        )
+    )
+
+
+def test_slide_that_opens_no_hole_that_is_found() -> None:
+    """|0 x 10|1 x 15|...71|: TLSF finds no 71 slots in a hole of 71, for 72 is the next class.
+    A slide can't change that, so the request is refused, and so is growth to that size."""
+    layout = rounding("tlsf", 96, "on_refusal")
+    fill(layout, 10, 15)
+    assert layout.admit(request(2, 71, 1), 71) == Verdict(FRAGMENTED, 71, 71, 70)
+    assert layout.append(0, 61) == Verdict(CAPACITY, 71, 71, 70)
+    assert (layout.take_journal(), layout.held(0)) == ([], 10)
+    layout.check()
+
+
+def test_growth_to_the_next_power_of_two() -> None:
+    """|0 x 32|1 x 16|..16|: slot 33 of request 0 costs a buddy of 32, and 16 are free: lack of
+    memory. Slot 17 of request 1 costs the 16 that are there; they do not help request 0 when
+    its own buddy is taken."""
+    layout = rounding("buddy", 64, "off")
+    fill(layout, 32, 16)
+    assert layout.append(0, 1) == Verdict(CAPACITY, 64, 16, 16)
+    assert layout.append(1, 1) == Verdict(ADMITTED, 1, 0, 0)
+    crossed = rounding("buddy", 64, "off")
+    fill(crossed, 16, 16, 16, 16)
+    crossed.release(2)
+    assert crossed.append(0, 1) == Verdict(FRAGMENTED, 16, 16, 16)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvviz.caches.paged import PagedLayout
-from kvviz.records import ADMITTED, CAPACITY, NEVER, RESERVED, Freed, Verdict
-from tests.caches.by_hand import paged, serve
+from kvviz.records import ADMITTED, CAPACITY, NEVER, RESERVED, Verdict
+from tests.caches.by_hand import freed, paged, serve
 from tests.helpers import request
 
 
@@ -23,7 +23,7 @@ def test_block_table_puts_scattered_blocks_in_order() -> None:
     assert layout.append(0, 6) == Verdict(ADMITTED, 8, 44, 44)
     assert layout.block_table(0).tolist() == [0, 1, 2, 4]
     assert layout.slots(0).tolist() == [*range(12), 16]
-    assert layout.take_journal() == [Freed(8, 4)]
+    assert freed(layout.take_journal()) == [([2], 4)]
 
 
 def test_block_is_taken_at_the_boundary_only() -> None:
@@ -120,7 +120,7 @@ def test_demand_is_counted_in_blocks(block: int, blocks: int, served: int) -> No
         if verdict.admitted:
             layout.append(number, prompt)
     assert kinds == [ADMITTED] * served + [CAPACITY] * (81 - served)
-    assert layout.extras()["blocks_used"] == blocks
+    assert (layout.columns().refs > 0).sum() == blocks
 
 
 def test_exact_fit_is_admitted() -> None:
@@ -160,7 +160,7 @@ def test_block_usage_is_not_slot_usage(prompt: int, used: int, written: int) -> 
     layout = paged(16, 4800)
     for number in range(100):
         serve(layout, request(number, prompt, 1))
-    assert layout.extras()["blocks_used"] == used
+    assert (layout.columns().refs > 0).sum() == used
     assert layout.columns().used.sum() == written
     assert layout.extras()["tail"] == used * 16 - written
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvviz.records import ADMITTED, CAPACITY, Freed, Move, Verdict
-from tests.caches.by_hand import alike, block_refs, paged, serve
+from kvviz.records import ADMITTED, CAPACITY, Move, Verdict
+from tests.caches.by_hand import alike, block_refs, freed, paged, serve
 from tests.helpers import request
 
 
@@ -86,12 +86,12 @@ def test_cached_prefix_is_free_memory_until_it_is_needed() -> None:
     serve(layout, alike(0, 28, 0, text=1))
     layout.release(0)
     layout.take_journal()
-    assert (layout.free, layout.extras()["cached"]) == (64, 24)
+    assert (layout.free, layout.extras()["cached_blocks"]) == (64, 3)
     assert layout.cached_slots().tolist() == list(range(24))
     assert layout.columns().cached.tolist() == [8, 8, 8, 0, 0, 0, 0, 0]
     layout.admit(alike(1, 48, 0, text=2), 48)
     layout.append(1, 48)
-    assert layout.take_journal() == [Freed(16, 8)]
+    assert freed(layout.take_journal()) == [([2], 8)]
     assert layout.question(alike(2, 28, 0, text=1), 28).need == 32
     assert layout.question(alike(2, 28, 0, text=1), 28).kind == CAPACITY
     assert layout.admit(alike(3, 16, 0, text=2), 16).kind == ADMITTED

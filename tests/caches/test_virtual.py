@@ -15,7 +15,7 @@ from kvviz.caches.store import KVStore
 from kvviz.caches.virtual import VirtualLayout
 from kvviz.caches.virtual_store import VirtualStore, store_for
 from kvviz.errors import CapacityError, ConfigError, KvvizError
-from kvviz.records import CAPACITY, HOLE, NEVER, Freed, Mapped, Unmapped
+from kvviz.records import CAPACITY, HOLE, NEVER, RESERVED, Freed, Mapped, Unmapped, Verdict
 from kvviz.shapes import ModelShape
 from tests.helpers import config, lanes, request, run_steps, small
 
@@ -117,13 +117,13 @@ def test_refusals(reclaim: str) -> None:
     at = layout({"virtual.reclaim": reclaim})
     for id, tokens in ((1, 13), (2, 13), (3, 1), (4, 1)):
         assert admit(at, id, tokens)
-    assert at.question(request(9, 1, 1), 1) == (CAPACITY, 10, 0, 0, 0)
+    assert at.question(request(9, 1, 1), 1) == Verdict(CAPACITY, 10, 0, 0)
     assert at.append(1, 20).admitted
-    assert at.append(1, 9) == (CAPACITY, 10, 0, 0, 0)
+    assert at.append(1, 9) == Verdict(CAPACITY, 10, 0, 0)
     at.release(2)
     assert at.question(request(9, 18, 1), 18).admitted
-    assert at.question(request(9, 21, 1), 21) == (CAPACITY, 30, 20, 20, 0)
-    assert at.question(request(9, 21, 15), 21) == (NEVER, 40, 20, 20, 0)
+    assert at.question(request(9, 21, 1), 21) == Verdict(CAPACITY, 30, 20, 20)
+    assert at.question(request(9, 21, 15), 21) == Verdict(NEVER, 40, 20, 20)
     assert admit(at, 9, 18)
     at.check()
 
@@ -139,7 +139,7 @@ def test_map_shows_frames() -> None:
     at.append(3, 12)
     columns = at.columns()
     assert at.frames(1).tolist() + at.frames(3).tolist() == [0, 1, 2, 3]
-    assert columns.owner.tolist() == [1, 1, 3, 3, *[HOLE] * 5]
+    assert columns.owner.tolist() == [1, 1, 3, 3, *[HOLE] * 4, RESERVED]
     assert columns.used.tolist() == [8, 2, 8, 4, 0, 0, 0, 0, 0]
     assert columns.size.tolist() == [8] * 8 + [2]
     assert (at.free, at.grain, at.virtual_slots) == (32, 8, 8 * 16)
@@ -266,7 +266,7 @@ def test_lane_equals_the_paged_one(backend: Backend, reclaim: str) -> None:
         lane = built.engines["virtual"]
         assert built.comparison.compared == built.comparison.equal >= 20
         assert lane.checks_made >= 50 and lane.checks_failed == 0
-        refused = lane.scheduler.refused
+        refused = lane.scheduler.ledger.refused
         assert refused["capacity"] > 0 == refused["fragmented"]
         store = lane.forward.store
         assert store.resident_bytes == store.mapped_bytes == lane.layout.mapped_pages * PAGE
