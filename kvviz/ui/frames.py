@@ -51,9 +51,12 @@ class FrameBuilder:
         published: Published,
         more: dict[str, Any] | None = None,
         extra: Callable[[Theme, str], dict[str, Figure]] = lambda theme, colour_by: {},
+        *,
+        light: bool = False,
     ) -> bytes:
         """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
-        to what this viewer asked; `extra(theme, colour_by)`: figures that it asked for."""
+        to what this viewer asked; `extra(theme, colour_by)`: figures that it asked for; `light`:
+        without the charts, which another frame will bring."""
         theme = THEMES[self.theme]
         now = time.monotonic()
         look = (self.theme, self.colour_by, published.state, published.looking)
@@ -63,6 +66,7 @@ class FrameBuilder:
             or published.state != "running"  # no later frame would bring them
             or published.looking
         )
+        with_charts = with_charts and not light
         if with_charts:
             self._charts_at, self._look = now, look
         frame = head(published, theme) | (more or {})

@@ -258,12 +258,14 @@ class View {
 
   async draw(frame) {
     for (const [name, figure] of Object.entries(frame.figures)) {
-      await nextPaint();
+      const map = name.startsWith("map-");
+      if (!map || !frame.past.looking) await nextPaint();
       const node = this.find(name);
       if (!node || this.closed) continue;
       if (node.kvHeld) { node.kvWaiting = figure; continue; }
       await this.react(name, node, figure);
-      if (name.startsWith("map-")) this.probe.maps += 1; else this.probe.charts += 1;
+      if (map) this.probe.maps += 1; else this.probe.charts += 1;
+      if (map) this.probe.mapped = frame.step;
     }
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kvviz.errors import KvvizError
@@ -16,6 +17,8 @@ from kvviz.views.theme import THEMES, Figure, Theme
 
 FRAME_SECONDS = 0.1
 _LOOK_SECONDS = 0.03  # between frames of a past that is being scrubbed through
+_SCRUB_SECONDS = 0.6  # a look so soon after another is one of many: its charts can wait
+_SETTLED_SECONDS = 0.2
 _IDLE_SECONDS = 2.0
 RUN_COLUMNS = 500  # of the picture of the whole run
 _ANSWER_SECONDS = 5.0  # a step of the lanes may be under way
@@ -37,6 +40,7 @@ class Viewer:
         self._whole: tuple[Any, ...] = ()
         self._shown: tuple[int, int | None] | None = None
         self._last = 0.0
+        self._owes_charts = False
 
     async def next_frame(self) -> bytes | None:
         """Wait until the browser is ready and there is news; None when there is none yet."""
@@ -52,8 +56,13 @@ class Viewer:
         if wait > 0:
             await asyncio.sleep(wait)
         published = self.runner.latest()
-        if self._seek is None and self._shown == (published.version, self.look):
+        now = asyncio.get_running_loop().time()
+        owed = self._owes_charts and now - self._last >= _SETTLED_SECONDS
+        known = self._shown == (published.version, self.look)
+        if known and self._seek is None and not owed:
             return None
+        moved = self._shown is None or self._shown[1] != self.look
+        light = moved and self.look is not None and now - self._last < _SCRUB_SECONDS
         if self._seek is not None or self.look is not None:
             published = await self._past(published)
         self._shown = published.version, self.look
@@ -61,7 +70,9 @@ class Viewer:
         self.ready.clear()
         more = await self._answers(published) if self.asked.due(published, self._last) else {}
         figures = await self._figures(published)
-        return await asyncio.to_thread(self.builder.build, published, more, figures)
+        self._owes_charts = light
+        build = partial(self.builder.build, published, more, figures, light=light)
+        return await asyncio.to_thread(build)
 
     def obey(self, words: dict[str, Any]) -> None:
         """An order from the browser. Unknown ones are ignored."""

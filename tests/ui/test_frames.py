@@ -253,3 +253,13 @@ def _chips(published: Published) -> dict[str, str]:
 
 def read(frame: bytes) -> dict[str, Any]:
     return json.loads(zlib.decompress(frame))
+
+
+def test_a_light_frame_leaves_the_charts_to_a_later_one(published):
+    """Scrubbing would wait for charts that nobody looks at, or never get them."""
+    builder = FrameBuilder()
+    past = replace(published, state="paused", looking=True)
+    assert {"map-contiguous", "map-paged"} == set(read(builder.build(past, light=True))["figures"])
+    later = read(builder.build(past))
+    assert FIGURES - {"map-contiguous", "map-paged"} == set(later["figures"])
+    assert later["numbers"]
