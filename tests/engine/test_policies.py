@@ -211,9 +211,7 @@ def test_samples_start_from_the_parents_slots() -> None:
     assert (served.finished, served.generated, served.counters().copied) == (4, 20, 3 * 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"), [("contiguous", {}), ("paged", {"engine.max_running": 2})]
-)
+@pytest.mark.parametrize(("name", "changes"), [("cells", {}), ("paged", {"engine.max_running": 2})])
 def test_samples_without_room_compute_the_prompt(name: str, changes: dict[str, Any]) -> None:
     """No fork in this layout, or no turn: they wait at the head, before others, and are served."""
     spy = Spy()
