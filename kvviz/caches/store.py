@@ -23,6 +23,7 @@ from kvviz.records import Freed, FreedBlocks, Mapped, Move, SwappedIn, SwappedOu
 from kvviz.shapes import ModelShape
 
 POISONED = -1
+_POSITION = (1 << 32) - 1
 
 
 def tags(requests: np.ndarray | int, positions: np.ndarray) -> np.ndarray:
@@ -184,7 +185,11 @@ class KVStore:
     _unmap = _map
 
     def _move(self, move: Move) -> None:
-        """Copy in chunks no longer than the shift: torch refuses overlapping copies."""
+        """Copy in chunks no longer than the shift: torch refuses overlapping copies.
+
+        The tags name the request of the move, which is not the one that wrote the source when a
+        sample gets its own copy of the prompt. (The keys tell whether the content is right.)
+        """
         began = time.perf_counter()
         shift = abs(move.target - move.source)
         offsets = range(0, move.size, shift)
@@ -194,7 +199,9 @@ class KVStore:
             n = min(shift, move.size - offset)
             source, target = move.source + offset, move.target + offset
             self.view[:, :, target : target + n].copy_(self.view[:, :, source : source + n])
-            self.tags[target : target + n] = self.tags[source : source + n]
+            marks = self.tags[source : source + n]
+            own = tags(move.request, marks & _POSITION)
+            self.tags[target : target + n] = np.where(marks == POISONED, POISONED, own)
         self._stop_clock(began)
 
     def _swap_out(self, entry: SwappedOut) -> None:

@@ -374,6 +374,8 @@ class CacheMachine(RuleBasedStateMachine):
             assert slots.tolist() == indices(self.layout, request).tolist()
             self._read(slots, self.served.serials(request, count))
             assert (found[slots] & 0xFFFFFFFF).tolist() == list(range(count))
+            if not self.layout.copies_on_write:
+                assert (found[slots] >> 32 == request).all()
             expected[slots] = found[slots]
         cached = self._cached()
         assert (found[cached] != POISONED).all()

@@ -16,7 +16,7 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.forward import Chunk, DryForward
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
-from kvviz.records import CAPACITY, QUEUED, SIBLINGS, Freed, Request, SwappedIn, SwappedOut
+from kvviz.records import CAPACITY, QUEUED, SIBLINGS, FreedBlocks, Request, SwappedIn, SwappedOut
 from tests.helpers import engine, events, ids, request, run_steps
 from tests.strategies import requests
 
@@ -177,9 +177,9 @@ def test_swap_copies_what_is_written_before_it_is_freed() -> None:
     run_steps(served, 2)
     (out,) = [e for e in spy.journal if isinstance(e, SwappedOut)]
     assert (out.request, len(out.slots)) == (2, 24)
-    kinds = [type(entry) for entry in spy.journal]
-    assert kinds == [SwappedOut] + [Freed] * 24
-    assert {entry.start for entry in spy.journal[1:]} == set(out.slots.tolist())
+    assert [type(entry) for entry in spy.journal] == [SwappedOut, FreedBlocks]
+    freed = spy.journal[1]
+    assert (freed.size, set(freed.ids.tolist())) == (1, set(out.slots.tolist()))
 
 
 def test_swap_that_memory_still_holds_is_taken_from_there() -> None:
@@ -211,9 +211,7 @@ def test_samples_start_from_the_parents_slots() -> None:
     assert (served.finished, served.generated, served.counters().copied) == (4, 20, 3 * 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"), [("contiguous", {}), ("paged", {"engine.max_running": 2})]
-)
+@pytest.mark.parametrize(("name", "changes"), [("cells", {}), ("paged", {"engine.max_running": 2})])
 def test_samples_without_room_compute_the_prompt(name: str, changes: dict[str, Any]) -> None:
     """No fork in this layout, or no turn: they wait at the head, before others, and are served."""
     spy = Spy()

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kvviz import metrics
+from kvviz.records import RESERVED, Snapshot
 from tests.helpers import lanes, run_steps, runs, small
 from tests.strategies import hole_sizes
 
@@ -116,15 +117,16 @@ def test_pools_of_a_real_run(block: int, reservation: str) -> None:
                 check_breakdowns(shot, ask)
 
 
-def check_breakdowns(shot: object, ask: np.ndarray) -> None:
+def check_breakdowns(shot: Snapshot, ask: np.ndarray) -> None:
     held, written = int(shot.seq_held.sum()), int(shot.seq_used.sum())
+    rest = int(shot.columns.size[shot.columns.owner == RESERVED].sum())
     for request in ask.tolist():
         paper = metrics.paper_breakdown(shot, request)
         parts = paper.written, paper.reserved, paper.internal, paper.external
         assert min(parts) >= 0
         assert paper.written + paper.reserved + paper.internal == held
         assert paper.external <= shot.free
-        assert paper.total == shot.capacity == held + shot.free
+        assert paper.total == shot.capacity == held + shot.free + rest
     book = metrics.textbook_breakdown(shot)
     assert (book.written, book.internal, book.reserved) == (written, held - written, 0)
     assert book.external == (0 if shot.paged else shot.free - shot.admissible)
