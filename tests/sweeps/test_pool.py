@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,7 +30,9 @@ def cluster() -> Iterator[Pool]:
     its worker died, so that the retry is ours."""
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        # Streamlit's test harness leaves its page there, and every new process would run it
+        patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
         warnings.simplefilter("ignore")  # of ports that are taken, and slow starts
         with (
             dask.config.set(
