@@ -60,6 +60,7 @@ SEES: dict[str, set[str] | None] = {
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes", "capacity"},
     "html": DRIVE | {"live", "views", "ui"},  # of ui what makes figures of a publication
+    "lesson": ENGINE | {"views"},
     "ui": None,
     "app": None,
     "pages": None,
