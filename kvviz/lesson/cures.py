@@ -14,7 +14,7 @@ from kvviz.views.number import percent
 
 WAYS = {"full slide": "slide", "fewest slots": "fewest"}
 BLOCK = 16
-TURNS = ("in turns, as decoding does", "one after another")
+TURNS = ("in turns of 64 tokens", "one after another")
 BLOCKS = ("16", "64", "256")
 _REPEATS = 5
 

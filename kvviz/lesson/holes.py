@@ -72,7 +72,7 @@ def see(bench: Bench, _choice: str) -> Shown:
 def arrive(bench: Bench, _choice: str) -> Shown:
     """A request of 2,048 is refused, by every fit."""
     with holed(bench) as pool:
-        scene = pool.scene("now")
+        scene = pool.scene(f"{LATE} refused")
         verdict = pool.ask(ASK)
         told = []
         for fit in FITS:

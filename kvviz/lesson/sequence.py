@@ -12,6 +12,7 @@ NAMES = "abcdefgh"
 SIZE = 1024
 GONE = "aceg"
 ASK = 2048
+TURN = 64  # tokens
 LATE = "i"  # the request that arrives late
 
 
@@ -41,13 +42,13 @@ def holed(
 
 
 def in_turns(bench: Bench, block: int) -> Pool:
-    """a to h in blocks, all at once: each writes a block's worth in its turn, as sequences that
-    are decoded together do. Then a, c, e and g finish."""
+    """a to h in blocks, all at once: each writes `TURN` tokens in its turn, as prompts that are
+    read in chunks do. Then a, c, e and g finish."""
     pool = bench.pool("paged", {"paged.block_size": block})
     for name in NAMES:
         pool.admit(name, SIZE, 0)
-    for _ in range(SIZE // block):
+    for _ in range(SIZE // TURN):
         for name in NAMES:
-            pool.append(name, block)
+            pool.append(name, TURN)
     pool.release(*GONE)
     return pool

@@ -23,6 +23,7 @@ from kvviz.views.theme import Figure
 
 LAST = "questions"
 PLACES = (*(str(i + 1) for i in range(len(STEPS))), LAST)
+_TEXT = 860  # px: longer lines are hard to read
 _CONFIG = {"displayModeBar": False, "responsive": True}
 
 
@@ -47,7 +48,7 @@ def lesson_page() -> None:
 
 def _navigate() -> str:
     """Where the reader is: back, the places, next."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="center"):
         at = st.session_state.get("step") or st.query_params.get("step") or PLACES[0]
         at = PLACES.index(at) if at in PLACES else 0
         st.button("Back", on_click=_go, args=(at - 1,), shortcut="Left", disabled=at == 0)
@@ -60,8 +61,8 @@ def _navigate() -> str:
             default=PLACES[0],
             required=True,
             key="step",
-            format_func=str.capitalize,
             label_visibility="collapsed",
+            wrap=True,
             bind="query-params",
         )
     return chosen or PLACES[0]  # none: the address has an empty step
@@ -73,7 +74,7 @@ def _go(to: int) -> None:
 
 def _step(number: int, step: Step, bench: Bench) -> None:
     st.subheader(f"Step {number} of {len(STEPS)}: {step.title}", anchor=False)
-    st.markdown(step.words)
+    st.markdown(step.words, width=_TEXT)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         choice = ""
         if step.choices:
@@ -135,7 +136,7 @@ def _question(number: int, question: Question, bench: Bench) -> None:
 
 
 def _told(shown: Shown) -> None:
-    st.markdown("\n".join(f"- {line}" for line in shown.told))
+    st.markdown("\n".join(f"- {line}" for line in shown.told), width=_TEXT)
 
 
 def _pictures(shown: Shown, key: str) -> None:
@@ -147,7 +148,7 @@ def _pictures(shown: Shown, key: str) -> None:
         figure = histogram({"contiguous": shown.scenes[-1].snapshot}, figure_theme(), ask=None)
         _draw(figure, f"{key}-holes", "Holes by size")
     if shown.table is not None:
-        st.dataframe(shown.table, hide_index=True, key=f"{key}-table")
+        st.table(shown.table, hide_index=True)
     if shown.check is not None:
         _checked(shown.check)
 
@@ -157,7 +158,7 @@ def _map(scenes: tuple[Scene, ...], key: str, shown: Shown | None = None) -> Non
     rows = [_row(scene) for scene in scenes]
     if ask:
         last = scenes[-1]
-        rows[-1] = StripRow(last.label, last.snapshot.columns, last.names, ask, "refused")
+        rows[-1] = StripRow(last.label, last.snapshot.columns, last.names, ask)
     snapshot = scenes[-1].snapshot
     figure = lesson_map(
         rows,

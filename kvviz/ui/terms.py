@@ -25,4 +25,4 @@ def _term(term: Term) -> None:
         if term.formula:
             st.code(term.formula, language=None, wrap_lines=True)
         source = f" *({term.source})*" if term.source else ""
-        st.markdown(f"{term.says}{source}")
+        st.markdown(f"{term.says}{source}", width=860)

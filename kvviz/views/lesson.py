@@ -63,7 +63,7 @@ def _joined(
     figure = strip(shown, theme, capacity=capacity, paged=paged)
     low = len(shown) - 1
     figure["layout"]["height"] = _ROW * len(shown) + 44
-    figure["layout"]["annotations"] += [
+    figure["layout"]["annotations"] = [
         note for at, row in enumerate(shown) for note in _names(row, at, theme, capacity)
     ]
     if lines:

@@ -20,7 +20,7 @@ FOUND = {
     ],
     5: ["0 0 0 0 0 0 0 0 0 0 4 0 0 0", "one hole of 3,072, and 2,048 are admitted"],
     6: ["4 runs, 4,096 slots x 2,048 bytes = 8.0 MiB", "admitted at slot 4,096. F = 2,048"],
-    7: ["128 blocks, 256 are free: admitted. 0 moves.", "lies in 128 pieces"],
+    7: ["128 blocks, 256 are free: admitted. 0 moves.", "lies in 32 pieces"],
     8: ["Each of the 5 requests wrote one more token", "75 slots are tails"],
 }
 
@@ -47,7 +47,7 @@ def test_the_indices_of_the_refused_request(open_page):
     """The table would show other numbers than the live page does."""
     page = open_page(PAGE, step="4")
     page.button(key="act-4").click().run()
-    (table,) = page.dataframe
+    (table,) = page.table
     values = dict(zip(table.value["number"], table.value["value"], strict=True))
     assert values["unusable free space index"] == "1.000"
     assert values["fragmentation index"] == "fragmented, 0.250"
@@ -69,7 +69,7 @@ def test_larger_blocks_have_longer_tails(open_page):
     page.segmented_control(key="choice-8").set_value("256").run()
     page.button(key="act-8").click().run()
     assert "1,275 slots are tails" in said(page)
-    assert list(page.dataframe[0].value["tail slots"]) == ["75", "315", "1,275"]
+    assert list(page.table[0].value["tail slots"]) == ["75", "315", "1,275"]
 
 
 def test_next_and_back(open_page):
