@@ -128,10 +128,9 @@ def _tail(pool: Pool) -> int:
 
 def _read_ms(pool: Pool) -> tuple[float, float]:
     """Copies of the keys of i in layer 0: (gathered by slot, from one piece), in ms."""
-    where = pool.slots(LATE)
     keys = pool.store.view[0, 0]
-    index = keys.new_tensor(where).long()
-    piece = slice(0, len(where))
+    index = pool.index(LATE)
+    piece = slice(0, len(index))
     return _best(lambda: keys[index].sum().item()), _best(lambda: keys[piece].sum().item())
 
 

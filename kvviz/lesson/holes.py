@@ -61,8 +61,8 @@ def see(bench: Bench, _choice: str) -> Shown:
                 f"F = {pool.layout.free:,} free slots in {len(q.holes)} holes of "
                 f"{pool.layout.admissible:,}.",
                 f"External fragmentation: {external.formula} = "
-                f"{1 - pool.layout.admissible / pool.layout.free:.2f}. A request can reach one "
-                "free slot in four.",
+                f"{1 - pool.layout.admissible / pool.layout.free:.2f}. The largest request that "
+                f"fits can use {pool.layout.admissible:,} of them.",
             ),
             pool.check(),
             holes=True,

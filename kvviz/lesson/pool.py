@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layouts import LAYOUTS
@@ -18,9 +19,6 @@ from kvviz.caches.store import POISONED, KVStore, tags
 from kvviz.config import RunConfig
 from kvviz.records import Counters, Move, Request, Snapshot, Verdict
 from kvviz.shapes import ModelShape
-
-if TYPE_CHECKING:
-    import torch
 
 SLOTS = 8192
 
@@ -127,6 +125,10 @@ class Pool:
     def slots(self, name: str) -> np.ndarray:
         """int64 [tokens]: where the tokens of a request lie, in their order."""
         return self._slots(self._ids[name])
+
+    def index(self, name: str) -> torch.Tensor:
+        """The same on the device, to gather with."""
+        return torch.from_numpy(self.slots(name)).to(self.store.data.device)
 
     def table_bytes(self) -> int:
         """Bytes of the address table's entries in use, four each."""

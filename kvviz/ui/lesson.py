@@ -23,12 +23,15 @@ from kvviz.views.theme import Figure
 
 LAST = "questions"
 PLACES = (*(str(i + 1) for i in range(len(STEPS))), LAST)
+# On a phone a table scrolls sideways; else its sentences would be a word wide
+_CSS = "<style>[data-testid=stTable] td:nth-child(n+3) { min-width: 11rem; }</style>"
 _TEXT = 860  # px: longer lines are hard to read
 _CONFIG = {"displayModeBar": False, "responsive": True}
 
 
 def lesson_page() -> None:
     """All of the page. A pool that does not fit is told in a line."""
+    st.html(_CSS)
     place = _navigate()
     try:
         backend = hub().backend()
@@ -113,7 +116,8 @@ def _questions(bench: Bench) -> None:
 
 def _question(number: int, question: Question, bench: Bench) -> None:
     st.markdown(f"**{number}.** {question.words}")
-    with st.container(horizontal=True, gap="large"):
+    here, there = st.columns([2, 5])
+    with here:
         setting = st.segmented_control(
             question.setting,
             question.settings,
@@ -121,6 +125,7 @@ def _question(number: int, question: Question, bench: Bench) -> None:
             required=True,
             key=f"setting-{number}",
         )
+    with there:
         given = st.radio(
             "Your answer", question.answers, index=None, horizontal=True, key=f"answer-{number}"
         )

