@@ -61,7 +61,8 @@ def _navigate() -> str:
         chosen = st.segmented_control(
             "Step",
             PLACES,
-            default=PLACES[0],
+            # Streamlit warns of a default beside a value that a button has set
+            default=None if "step" in st.session_state else PLACES[0],
             required=True,
             key="step",
             label_visibility="collapsed",
