@@ -23,11 +23,13 @@ else:
     page_style()
     pages = [
         st.Page("pages/live.py", title="Live", default=True),
+        st.Page("pages/lesson.py", title="Lesson"),
         st.Page("pages/replay.py", title="Replay"),
         st.Page("pages/sweep.py", title="Sweep"),
         st.Page("pages/scenario.py", title="Scenarios"),
         st.Page("pages/recording.py", title="Recording"),
         st.Page("pages/capacity.py", title="Capacity"),
         st.Page("pages/paper.py", title="The paper's figure"),
+        st.Page("pages/terms.py", title="Terms"),
     ]
     st.navigation(pages, position="top").run()

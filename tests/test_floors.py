@@ -60,6 +60,7 @@ SEES: dict[str, set[str] | None] = {
     "__main__": COMMAND | {"cli"},
     "views": {"records", "metrics", "config", "shapes", "capacity"},
     "html": DRIVE | {"live", "views", "ui"},  # of ui what makes figures of a publication
+    "lesson": ENGINE | {"views"},
     "ui": None,
     "app": None,
     "pages": None,
@@ -67,7 +68,13 @@ SEES: dict[str, set[str] | None] = {
 }
 # Packages with a place of their own: prefixes of the modules that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
-    "torch": ("kvviz.model", "kvviz.caches.store", "kvviz.caches.virtual_store", "kvviz.bench"),
+    "torch": (
+        "kvviz.model",
+        "kvviz.caches.store",
+        "kvviz.caches.virtual_store",
+        "kvviz.bench",
+        "kvviz.lesson.pool",
+    ),
     "numba": ("kvviz.model.kernels", "kvviz.replay.kernels"),
     "cuda": (),
     "plotly": ("kvviz.views",),

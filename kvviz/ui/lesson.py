@@ -1,0 +1,210 @@
+"""The lesson page: a step at a time, each with its own link, an action and what it changed.
+
+An action builds its pool afresh, carries the step out on the tensors and gives the pool back;
+what it showed stays with the session.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from kvviz.errors import KvvizError
+from kvviz.lesson.pool import Bench, Check, Scene
+from kvviz.lesson.questions import QUESTIONS, Question
+from kvviz.lesson.shown import Shown
+from kvviz.lesson.steps import STEPS, Step
+from kvviz.ui.server import hub
+from kvviz.ui.style import figure_theme
+from kvviz.views.holes import histogram
+from kvviz.views.lesson import block_lines, lesson_map
+from kvviz.views.strip import StripRow
+from kvviz.views.theme import Figure
+
+LAST = "questions"
+PLACES = (*(str(i + 1) for i in range(len(STEPS))), LAST)
+# On a phone a table scrolls sideways; else its sentences would be a word wide
+_CSS = "<style>[data-testid=stTable] td:nth-child(n+3) { min-width: 11rem; }</style>"
+_TEXT = 860  # px: longer lines are hard to read
+_CONFIG = {"displayModeBar": False, "responsive": True}
+
+
+def lesson_page() -> None:
+    """All of the page. A pool that does not fit is told in a line."""
+    st.html(_CSS)
+    place = _navigate()
+    try:
+        backend = hub().backend()
+        bench = Bench(backend.model.shape, backend.model.device, backend.budget)
+        if place == LAST:
+            _questions(bench)
+        else:
+            _step(int(place), STEPS[int(place) - 1], bench)
+    except KvvizError as error:
+        st.error(str(error))
+    st.caption(
+        "Every map is drawn from a real layout, and K and V are really written, moved and read. "
+        "Formulas and sources: [Terms](terms). The numbers on the Live page have the same words "
+        "when you point at them."
+    )
+
+
+def _navigate() -> str:
+    """Where the reader is: back, the places, next."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        at = st.session_state.get("step") or st.query_params.get("step") or PLACES[0]
+        at = PLACES.index(at) if at in PLACES else 0
+        st.button("Back", on_click=_go, args=(at - 1,), shortcut="Left", disabled=at == 0)
+        st.button(
+            "Next", on_click=_go, args=(at + 1,), shortcut="Right", disabled=at == len(PLACES) - 1
+        )
+        chosen = st.segmented_control(
+            "Step",
+            PLACES,
+            # Streamlit warns of a default beside a value that a button has set
+            default=None if "step" in st.session_state else PLACES[0],
+            required=True,
+            key="step",
+            label_visibility="collapsed",
+            wrap=True,
+            bind="query-params",
+        )
+    return chosen or PLACES[0]  # none: the address has an empty step
+
+
+def _go(to: int) -> None:
+    st.session_state["step"] = PLACES[to]
+
+
+def _step(number: int, step: Step, bench: Bench) -> None:
+    st.subheader(f"Step {number} of {len(STEPS)}: {step.title}", anchor=False)
+    st.markdown(step.words, width=_TEXT)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        choice = ""
+        if step.choices:
+            choice = st.segmented_control(
+                step.choice,
+                step.choices,
+                default=step.choices[0],
+                required=True,
+                key=f"choice-{number}",
+            )
+        pressed = st.button(step.action, type="primary", key=f"act-{number}", shortcut="A")
+    done: dict[tuple[int, str], Shown] = st.session_state.setdefault("lesson-done", {})
+    again = any(key[0] == number for key in done) and (number, choice) not in done
+    if pressed or again:
+        done[number, choice] = step.act(bench, choice)
+    shown = done.get((number, choice))
+    if shown is None:
+        _map((_before(number, choice, bench),), key=f"map-{number}")
+        return
+    _told(shown)
+    _pictures(shown, key=f"map-{number}")
+
+
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs={Bench: lambda bench: bench.shape})
+def _before(number: int, choice: str, bench: Bench) -> Scene:
+    """The pool before the action: the same for everybody."""
+    return STEPS[number - 1].act(bench, choice).scenes[0]
+
+
+def _questions(bench: Bench) -> None:
+    st.subheader("Three questions", anchor=False)
+    st.markdown("Set it up, answer, and the layout shows what happens.")
+    for number, question in enumerate(QUESTIONS, 1):
+        _question(number, question, bench)
+
+
+def _question(number: int, question: Question, bench: Bench) -> None:
+    st.markdown(f"**{number}.** {question.words}")
+    here, there = st.columns([2, 5])
+    with here:
+        setting = st.segmented_control(
+            question.setting,
+            question.settings,
+            default=question.settings[0],
+            required=True,
+            key=f"setting-{number}",
+        )
+    with there:
+        given = st.radio(
+            "Your answer", question.answers, index=None, horizontal=True, key=f"answer-{number}"
+        )
+    if given is None:
+        return
+    right, shown = question.answer(bench, setting)
+    if given == right:
+        st.success(f"Right: {right}.")
+    else:
+        st.warning(f"Not {given}: it is {right}.")
+    _told(shown)
+    _pictures(shown, key=f"question-{number}")
+
+
+def _told(shown: Shown) -> None:
+    st.markdown("\n".join(f"- {line}" for line in shown.told), width=_TEXT)
+
+
+def _pictures(shown: Shown, key: str) -> None:
+    if shown.places is None:
+        _map(shown.scenes, key=key, shown=shown)
+    else:
+        _places(shown, key)
+    if shown.holes:
+        figure = histogram({"contiguous": shown.scenes[-1].snapshot}, figure_theme(), ask=None)
+        _draw(figure, f"{key}-holes", "Holes by size")
+    if shown.table is not None:
+        st.table(shown.table, hide_index=True)
+    if shown.check is not None:
+        _checked(shown.check)
+
+
+def _map(scenes: tuple[Scene, ...], key: str, shown: Shown | None = None) -> None:
+    ask = shown.ask if shown else 0
+    rows = [_row(scene) for scene in scenes]
+    if ask:
+        last = scenes[-1]
+        rows[-1] = StripRow(last.label, last.snapshot.columns, last.names, ask)
+    snapshot = scenes[-1].snapshot
+    figure = lesson_map(
+        rows,
+        figure_theme(),
+        capacity=snapshot.capacity,
+        paged=snapshot.paged,
+        moves=shown.moves if shown else (),
+    )
+    _draw(figure, key, f"The pool: {', '.join(scene.label for scene in scenes)}")
+
+
+def _places(shown: Shown, key: str) -> None:
+    name, slots = shown.places or ("", ())
+    scene = shown.scenes[-1]
+    figure = block_lines(
+        name,
+        next(id for id, known in scene.names.items() if known == name),
+        np.array(slots, np.int64),
+        _row(scene),
+        figure_theme(),
+        capacity=scene.snapshot.capacity,
+        block=scene.snapshot.grain,
+    )
+    _draw(figure, key, f"The blocks of {name}, in order, and where each lies in the pool")
+
+
+def _row(scene: Scene) -> StripRow:
+    return StripRow(scene.label, scene.snapshot.columns, scene.names)
+
+
+def _draw(figure: Figure, key: str, alt: str) -> None:
+    st.plotly_chart(figure, theme=None, config=_CONFIG, key=key, alt=alt)
+
+
+def _checked(check: Check) -> None:
+    if check.equal and check.mapped:
+        st.caption(
+            f"Checked on the tensors: K and V of {check.slots:,} slots, all layers, read back "
+            "equal to what was written, and the map rebuilt from the tensors is the one shown."
+        )
+    else:
+        what = "K or V changed" if not check.equal else "the map is not the tensors'"
+        st.error(f"The tensors disagree with the bookkeeping: {what}.")

@@ -1,0 +1,31 @@
+"""The terms page: a heading with its own link for each term."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kvviz.lesson.terms import FORMULAS, SYMBOLS, WORDS, Term
+
+_CSS = "<style>h3 { scroll-margin-top: 4rem; }</style>"  # a linked heading stays below the bar
+
+
+def terms_page() -> None:
+    st.html(_CSS)
+    st.subheader("Terms", anchor=False)
+    st.markdown(
+        f"{SYMBOLS} The [lesson](lesson) shows most of them at work. On the Live page, point at a "
+        "number: its hover has the formula of this page, filled in."
+    )
+    for title, terms in (("Words", WORDS), ("Formulas", FORMULAS)):
+        st.subheader(title, anchor=False, divider="grey")
+        for term in terms:
+            _term(term)
+
+
+def _term(term: Term) -> None:
+    with st.container(gap="xxsmall"):
+        st.subheader(term.name, anchor=term.anchor)
+        if term.formula:
+            st.code(term.formula, language=None, wrap_lines=True)
+        source = f" *({term.source})*" if term.source else ""
+        st.markdown(f"{term.says}{source}", width=860)
