@@ -385,6 +385,7 @@ WORDS: dict[str, Callable[[RunConfig], str]] = {
     "contiguous": _contiguous,
     "paged": _paged,
     "cells": _cells,
+    "virtual": _virtual,
 }
 
 

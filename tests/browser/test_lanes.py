@@ -29,7 +29,7 @@ def test_a_pair_of_lanes_is_drawn(left: str, right: str, visit: Open) -> None:
 def test_another_layout_is_chosen(visit: Open) -> None:
     """The page keeps the old map, or the address does not follow."""
     one = visit()
-    one.page.get_by_label("Right lane").click()
+    one.page.get_by_role("combobox", name="Right lane").click()
     one.page.get_by_role("option", name="virtual", exact=True).click()
     one.until("() => document.querySelector('[data-kv=map-virtual]')?.kvImage?.source", 60)
     assert "right=virtual" in one.page.url

@@ -92,7 +92,7 @@ def test_a_slider_changes_the_mix_and_the_address(visit: Open) -> None:
 def test_a_restart_says_so(visit: Open) -> None:
     one = visit()
     one.until("() => window.__kvviz.step > 150")
-    slider = one.page.get_by_role("slider", name="Paged: block size (slots)")
+    slider = one.page.get_by_role("slider", name="Block size (slots)")
     slider.focus()
     one.page.keyboard.press("ArrowRight")
     one.page.get_by_text("Restarted at step 0: paged.block_size changed.").wait_for()
