@@ -14,7 +14,8 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --ignore=tests/browser
+	$(BIN)/python -m pytest tests/browser
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m kvviz bench

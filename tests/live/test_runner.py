@@ -262,7 +262,8 @@ def test_reset_is_the_way_out_of_a_fault(start, builder):
     until(lambda: runner.latest().state == "failed")
     builder.fault = None
     runner.reset()
-    until(lambda: len(builder.built) == 2 and runner.latest().step > 20)
+    until(lambda: len(builder.built) == 2 and runner.latest().state == "running")
+    until(lambda: runner.latest().step > 20)
     assert (runner.latest().state, runner.latest().message) == ("running", "")
 
 
