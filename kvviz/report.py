@@ -73,16 +73,7 @@ def table(report: dict[str, Any]) -> str:
     """The report as aligned text, a column a lane."""
     names = tuple(report["lanes"])
     rows = [("", *names), *run_rows(report, names)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
+    lines = aligned(rows)
     checks = report["map_checks"]
     lines += [
         "",
@@ -92,6 +83,18 @@ def table(report: dict[str, Any]) -> str:
         f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
     ]
     return "\n".join(lines)
+
+
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows as lines of equal columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
 
 
 def run_rows(report: dict[str, Any], names: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -19,7 +19,7 @@ from kvviz.allocators.kinds import ALLOCATORS
 from kvviz.bench.linear import LinearAllocator
 from kvviz.bench.result import Measured
 from kvviz.caches.paged import PagedLayout
-from kvviz.config import Memory, RunConfig
+from kvviz.config import RunConfig
 from kvviz.records import Request
 
 HOLES = (100, 1_000, 10_000)
@@ -224,10 +224,8 @@ class StackLayout:
 
 
 def paged_layout(blocks: int) -> PagedLayout:
-    """The paged layout alone; without tensors it may be larger than the settings allow."""
-    config = RunConfig(memory=Memory(slots=1 << 16))
-    config = config.replace({"paged.block_size": BLOCK})
-    object.__setattr__(config.memory, "slots", blocks * BLOCK)
+    """The paged layout alone, without tensors."""
+    config = RunConfig().replace({"memory.slots": blocks * BLOCK, "paged.block_size": BLOCK})
     return PagedLayout(config)
 
 

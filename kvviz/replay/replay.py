@@ -12,6 +12,7 @@ from kvviz.replay.load import Load
 from kvviz.replay.plain import PlainLane
 from kvviz.replay.result import LaneResult, lane_report
 from kvviz.replay.support import why_plain
+from kvviz.report import aligned
 
 
 class Progress(NamedTuple):
@@ -152,12 +153,7 @@ def table(report: dict[str, Any]) -> str:
     lanes = report["lanes"]
     rows = [("", *lanes), *((label, *(_cell(read(r)) for r in lanes.values()))
                             for label, read in ROWS)]  # fmt: skip
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.rjust(w) if at else cell.ljust(w)
-                  for at, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]  # fmt: skip
+    lines = [line.rstrip() for line in aligned(rows)]
     trace = report["trace"]
     lines += [
         "",
