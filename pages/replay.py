@@ -3,16 +3,17 @@
 import streamlit as st
 
 from kvviz.errors import KvvizError
-from kvviz.ui.replay import about, controls, progress, results, start, the_map
+from kvviz.ui.jobs import desk
+from kvviz.ui.replay import about, progress, results, the_map
+from kvviz.ui.replay_order import controls, start
 
 st.header("Replay a trace")
 order = controls()
 state = st.session_state
 if order is not None:
-    if "replay" in state:
-        state["replay"].cancel()
     try:
         state["replay"], state["replay_trace"] = start(order)
+        desk().keep("replay", state["replay"])
     except KvvizError as error:
         st.error(str(error))
         st.stop()

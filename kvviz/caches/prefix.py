@@ -19,35 +19,35 @@ class HashChain:
     """Keys of the full blocks of one request, as far as they were asked for."""
 
     def __init__(self, request: Request, block_size: int) -> None:
-        self._request = request
+        self._parts = list(_parts(request))  # kind, name, first token, end
         self._block_size = block_size
+        self._part = 0  # the one that the next block begins in
         self._keys: list[int] = []
 
     def keys(self, blocks: int) -> list[int]:
         """Keys of the first `blocks` full blocks."""
-        size = self._block_size
-        while len(self._keys) < blocks:
-            at = len(self._keys) * size
+        for block in range(len(self._keys), blocks):
             before = self._keys[-1] if self._keys else 0
-            self._keys.append(hash((before, *_names(self._request, at, at + size))))
+            self._keys.append(hash((before, *self._names(block * self._block_size))))
         return self._keys[:blocks]
 
+    def _names(self, start: int) -> Iterator[tuple[int, ...]]:
+        """What lies in the block that begins there: (kind, *name, offset in it, tokens)."""
+        stop = start + self._block_size
+        while True:
+            kind, name, first, end = self._parts[self._part]
+            if (begin := max(start, first)) < (until := min(stop, end)):
+                yield kind, *name, begin - first, until - begin
+            if end >= stop:
+                return
+            self._part += 1
 
-def _names(request: Request, start: int, stop: int) -> Iterator[tuple[int, ...]]:
-    """What lies in tokens [start, stop): (kind, name, offset in it, tokens)."""
+
+def _parts(request: Request) -> Iterator[tuple[int, tuple[int, ...], int, int]]:
     at = 0
-    for kind, name, length in _parts(request):
-        first, last = max(start, at), min(stop, at + length)
-        if first < last:
-            yield kind, *name, first - at, last - first
-        at += length
-
-
-def _parts(request: Request) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    left = request.prompt_len
     for key, length in request.shared:
-        length = min(length, left)
-        yield _SHARED, (key,), length
-        left -= length
-    yield _OWN, (request.text, request.prompt_len), left
-    yield _GENERATED, (request.id,), 1 << 40
+        length = min(length, request.prompt_len - at)
+        yield _SHARED, (key,), at, at + length
+        at += length
+    yield _OWN, (request.text, request.prompt_len), at, request.prompt_len
+    yield _GENERATED, (request.id,), request.prompt_len, 1 << 60

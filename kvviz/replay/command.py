@@ -12,7 +12,16 @@ from typing import Any
 
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.replay.load import STEP_MS, Load, load_of
-from kvviz.replay.sizes import DEFAULT_MODEL, SLOT_BYTES, slot_bytes_of, slots_in
+from kvviz.replay.sizes import (
+    DEFAULT_GIB,
+    DEFAULT_MODEL,
+    Pool,
+    gpu_names,
+    gpu_pool,
+    memory_pool,
+    model_names,
+    slot_bytes_of,
+)
 
 _HELP = f"""\
 Serve a trace's requests through dry lanes (memory only) and compare them.
@@ -21,7 +30,8 @@ FILE is any file of requests (see `trace`), the name of a fitted mix (drawn with
 undivided) or a preset. Arrivals in seconds become steps of --step-ms, {STEP_MS:g} ms unless said
 otherwise: an assumption, for nothing here computes tokens.
 
-The pool: --slots, or --gpu-memory (GiB of KV memory) and --model; a preset has its own.
+The pool: --slots; or --gpu-memory (GiB of KV memory) and --model; or --gpu, what that GPU has left
+beside --model's weights. A preset has its own.
 A lane: NAME, or OWN_NAME=NAME,a.b=value,... with settings that hold in it alone."""
 
 
@@ -34,8 +44,13 @@ def add_replay(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", metavar="FILE|MIX|PRESET")
-    parser.add_argument("--model", default=DEFAULT_MODEL, help=", ".join(SLOT_BYTES))
-    parser.add_argument("--gpu-memory", type=float, metavar="GiB", help="KV memory (default 16)")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=", ".join(model_names()))
+    parser.add_argument(
+        "--gpu-memory", type=float, metavar="GiB", help=f"KV memory (default {DEFAULT_GIB:g})"
+    )
+    parser.add_argument("--gpu", metavar="NAME", help=", ".join(gpu_names()))
+    parser.add_argument("--share", type=float, default=0.9, help="of that GPU, for the engine")
+    parser.add_argument("--tp", type=int, default=1, help="GPUs that share the model")
     parser.add_argument("--slots", type=int, help="slots in each lane's pool")
     parser.add_argument("--lane", action="append", default=[], metavar="NAME[=LANE,a.b=value,...]")
     parser.add_argument(
@@ -44,6 +59,13 @@ def add_replay(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--requests", type=int, metavar="N", help="the first N")
     parser.add_argument("--rate", type=float, help="requests a second, in place of the trace's")
+    parser.add_argument(
+        "--cap-gaps", type=float, metavar="S", help="idle gaps of a file are cut to S seconds"
+    )
+    parser.add_argument(
+        "--spread", type=float, metavar="S",
+        help="requests with one and the same stamp are spread over up to S seconds",
+    )  # fmt: skip
     parser.add_argument("--step-ms", type=float, default=STEP_MS, help="length of a step")
     parser.add_argument("--context", type=int, help="longest request; longer ones are cut")
     parser.add_argument("--unit", help="unit of the file's arrivals (s, ms, us, ns)")
@@ -62,19 +84,22 @@ def run_replay(args: argparse.Namespace) -> int:
     from kvviz.replay.lanes import base_of, is_preset, lane_specs
     from kvviz.replay.replay import replay, replay_report, table
 
-    slot_bytes = slot_bytes_of(args.model)
-    given = args.slots is not None or args.gpu_memory is not None
-    slots = _slots(args, slot_bytes) if given or not is_preset(args.source) else None
+    pool = _pool(args, own=is_preset(args.source))
+    slot_bytes = pool.slot_bytes if pool else slot_bytes_of(args.model)
     load = load_of(
         args.source,
-        slots=slots or 0,
+        slots=pool.slots if pool else 0,
         rows=args.requests,
         rate=args.rate,
         step_ms=args.step_ms,
         context=args.context,
         unit=args.unit,
+        cap_s=args.cap_gaps,
+        spread_s=args.spread,
     )
-    base = base_of(args.source, slots, load.context, args.settings)
+    if pool:
+        load = load.noted(pool.text)
+    base = base_of(args.source, pool and pool.slots, load.context, args.settings)
     if args.check:
         return _check(load, base)
     specs = lane_specs(args.lane, base)
@@ -86,12 +111,19 @@ def run_replay(args: argparse.Namespace) -> int:
     return 0
 
 
-def _slots(args: argparse.Namespace, slot_bytes: int) -> int:
-    if args.slots is not None and args.gpu_memory is not None:
-        raise ConfigError("--slots and --gpu-memory both say how large the pool is: give one.")
+def _pool(args: argparse.Namespace, own: bool) -> Pool | None:
+    """None where nothing was said of it and the preset has its own."""
+    said = [name for name in ("slots", "gpu_memory", "gpu") if getattr(args, name) is not None]
+    if len(said) > 1:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in said)
+        raise ConfigError(f"{options} both say how large the pool is: give one.")
     if args.slots is not None:
-        return args.slots
-    return slots_in(16.0 if args.gpu_memory is None else args.gpu_memory, slot_bytes)
+        return Pool(args.slots, slot_bytes_of(args.model), f"A pool of {args.slots:,} slots.")
+    if args.gpu is not None:
+        return gpu_pool(args.model, args.gpu, args.share, args.tp)
+    if own and not said:
+        return None
+    return memory_pool(args.model, DEFAULT_GIB if args.gpu_memory is None else args.gpu_memory)
 
 
 def _check(load: Load, base: Any) -> int:

@@ -107,6 +107,7 @@ class FastLane:
                 "preempted": count[k.N_PREEMPTED],
                 "dropped": count[k.N_DROPPED],
                 "recomputed": count[k.N_RECOMPUTED],
+                "cached": 0,
                 "moved": count[k.N_MOVED],
                 "passes": count[k.PASSES],
                 "generated": count[k.GENERATED],

@@ -60,6 +60,7 @@ class MapJob:
     def __init__(self, load: Load, spec: LaneSpec, slot_bytes: int, step: int) -> None:
         self.name, self.step = spec.name, step
         self.snapshot: Snapshot | None = None
+        self.cancelled = False
         self._args = (load, spec, slot_bytes, step)
         self._thread = threading.Thread(target=self._run, name="replay map", daemon=True)
         self._thread.start()
@@ -71,5 +72,9 @@ class MapJob:
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
+    def cancel(self) -> None:
+        self.cancelled = True
+
     def _run(self) -> None:
-        self.snapshot = snapshot_at(*self._args)
+        found = snapshot_at(*self._args, lambda _done: not self.cancelled)
+        self.snapshot = None if self.cancelled else found

@@ -19,10 +19,10 @@ from kvviz.workloads.gaps import Gaps
 from kvviz.workloads.lengths import NORMAL, load_mix, mix_names
 from kvviz.workloads.presets import PRESETS, preset_config
 from kvviz.workloads.stream import ON_DEMAND, RequestStream
-from kvviz.workloads.traces.arrivals import generate_arrivals, head
+from kvviz.workloads.traces.arrivals import cap_gaps, generate_arrivals, head, spread_bins
 from kvviz.workloads.traces.read import read_trace
 from kvviz.workloads.traces.scaling import scale_to
-from kvviz.workloads.traces.trace import Trace
+from kvviz.workloads.traces.trace import Prefix, Trace
 
 STEP_MS = 30.0
 MOST_STEPS = 1 << 30  # a step is kept in 32 bits
@@ -33,7 +33,9 @@ MOST_ROWS = 5_000_000
 @dataclass(frozen=True, eq=False)
 class Load:
     """Requests in order of arrival; all columns int64 [rows]. `about` describes the source:
-    format, rows, rows set aside, tokens, span. `context` bounds prompt + output - 1."""
+    format, rows, rows set aside, tokens, span. `context` bounds prompt + output - 1. `prefix`:
+    chained hash ids of the prompts, where the trace has them: equal ids, equal tokens. `made`:
+    the requests themselves, where they are more than their lengths."""
 
     arrival: np.ndarray
     prompt: np.ndarray
@@ -42,6 +44,8 @@ class Load:
     step_ms: float
     about: dict[str, Any]
     notes: tuple[str, ...] = ()
+    prefix: Prefix | None = None
+    made: tuple[Request, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -54,9 +58,17 @@ class Load:
 
     def request(self, row: int) -> Request:
         """Row as a Request; it may ask for as much as the context holds."""
+        if self.made:
+            return self.made[row]
         prompt = int(self.prompt[row])
         limit = self.context - prompt + 1
-        return Request(row, int(self.arrival[row]), prompt, int(self.output[row]), limit, text=row)
+        shared = () if self.prefix is None else self.prefix.parts(row, prompt)
+        return Request(
+            row, int(self.arrival[row]), prompt, int(self.output[row]), limit, row, shared
+        )
+
+    def noted(self, note: str) -> Load:
+        return replace(self, notes=(*self.notes, note))
 
     def first(self, rows: int) -> Load:
         return replace(
@@ -64,6 +76,8 @@ class Load:
             arrival=self.arrival[:rows],
             prompt=self.prompt[:rows],
             output=self.output[:rows],
+            prefix=self.prefix and self.prefix.take(np.arange(min(rows, self.rows))),
+            made=self.made[:rows],
         )
 
 
@@ -76,13 +90,16 @@ def load_of(
     step_ms: float = STEP_MS,
     context: int | None = None,
     unit: str | None = None,
+    cap_s: float | None = None,
+    spread_s: float | None = None,
     seed: int = 1,
 ) -> Load:
     """A fitted mix by name (lengths undivided), a preset, or a file of requests.
 
     slots: the pool; a preset has no use for it. rate: requests a second, in place of those
-    recorded. context: else the power of two that holds the longest request, at most the pool.
-    Raises ConfigError or TraceError.
+    recorded. cap_s: idle gaps of a file are cut to it; spread_s: requests with one stamp are
+    spread over up to so many seconds. context: else the power of two that holds the longest
+    request, at most the pool. Raises ConfigError or TraceError.
     """
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise ConfigError(f"{rows:,} requests: 1 to {MOST_ROWS:,} were expected.")
@@ -95,7 +112,10 @@ def load_of(
         trace = read_trace(source, unit=unit)
     except TraceError as error:
         raise TraceError(f"{source}: {error}") from error
-    return from_trace(trace, slots=slots, rows=rows, rate=rate, step_ms=step_ms, context=context)
+    return from_trace(
+        trace, slots=slots, rows=rows, rate=rate, step_ms=step_ms, context=context, cap_s=cap_s,
+        spread_s=spread_s,
+    )  # fmt: skip
 
 
 def from_trace(
@@ -106,9 +126,12 @@ def from_trace(
     rate: float | None = None,
     step_ms: float = STEP_MS,
     context: int | None = None,
+    cap_s: float | None = None,
+    spread_s: float | None = None,
 ) -> Load:
-    """Arrivals counted from the first one, cut to whole steps. Raises TraceError for a trace
-    without arrivals when no rate is given, or one that spans more than `MOST_STEPS` steps."""
+    """Arrivals counted from the first one, cut to whole steps; see `load_of`. Raises TraceError
+    for a trace without arrivals when no rate is given, or one that spans more than `MOST_STEPS`
+    steps."""
     if not 0.001 <= step_ms <= 60_000:
         raise ConfigError(f"a step of {step_ms:g} ms: 0.001 to 60,000 were expected.")
     if rows is not None:
@@ -117,9 +140,13 @@ def from_trace(
         trace = generate_arrivals(trace, rate)
     if trace.arrival_s is None:
         raise TraceError(
-            "the trace has no arrivals. Give a rate (--rate, requests a second) and they are "
-            "generated as Poisson."
+            "the trace has no arrivals. Give a rate (requests a second; --rate on the command "
+            "line) and they are generated as Poisson."
         )
+    if cap_s is not None:
+        trace = cap_gaps(trace, cap_s)
+    if spread_s is not None:
+        trace = spread_bins(trace, spread_s)
     context = context or _context(trace, slots)
     if int((trace.prompt + trace.output).max()) - 1 > context:
         trace = scale_to(trace, context, divide=1)
@@ -131,7 +158,7 @@ def from_trace(
         )
     return Load(
         since.astype(np.int64), trace.prompt, trace.output, context, step_ms, about(trace),
-        trace.notes,
+        trace.notes, trace.prefix,
     )  # fmt: skip
 
 
@@ -154,7 +181,12 @@ def from_preset(name: str, rows: int, step_ms: float = STEP_MS, seed: int = 1) -
         arrival * (step_ms / 1000), prompt, output, f"preset {name}",
         {"arrival": "steps", "length": "tokens"},
     )  # fmt: skip
-    return Load(arrival, prompt, output, config.memory.context, step_ms, about(trace))
+    mix = config.mix
+    more = mix.prefix_share > 0 or mix.samples > 1 or mix.urgent_share > 0
+    return Load(
+        arrival, prompt, output, config.memory.context, step_ms, about(trace),
+        made=tuple(found) if more else (),
+    )  # fmt: skip
 
 
 def draw_mix(name: str, rows: int, rate: float | None = None, seed: int = 1) -> Trace:

@@ -94,6 +94,7 @@ class PlainLane:
                 "preempted": c.preempted,
                 "dropped": c.dropped,
                 "recomputed": c.recomputed,
+                "cached": c.cached,
                 "moved": c.slots_moved,
                 "passes": c.passes,
                 "generated": c.generated,
@@ -133,6 +134,8 @@ class PlainLane:
 
     def _follow(self, events: object) -> None:
         for event in events:
+            if event.request >= self.load.rows:
+                continue  # a further sample of a request
             if event.kind == "admit" and self._first[event.request] < 0:
                 self._first[event.request] = event.step
             elif event.kind == "finish":
@@ -144,6 +147,7 @@ class PlainLane:
     def _record(self, step: int, until: int) -> None:
         s, layout = self.engine.scheduler, self.engine.layout
         written = sum(sequence.written for sequence in s.running)
+        written -= getattr(layout, "shared_slots", 0)
         now = (layout.free, layout.admissible, written, len(s.running), len(s.waiting))
         self._sums += np.array(now, float) * (until - step)
         self._busy[len(s.running)] += until - step

@@ -87,10 +87,17 @@ def replay(
     return results
 
 
-def snapshot_at(load: Load, spec: LaneSpec, slot_bytes: int, step: int) -> Snapshot:
-    """The memory after `step` steps, found by serving that far anew."""
+def snapshot_at(
+    load: Load,
+    spec: LaneSpec,
+    slot_bytes: int,
+    step: int,
+    watch: Callable[[int], bool] | None = None,
+) -> Snapshot:
+    """The memory after `step` steps, found by serving that far anew; `watch` gets the number of
+    requests done, and False from it stops there."""
     lane = open_lane(load, spec, slot_bytes, for_map=True)
-    lane.serve(until=max(step, 1))
+    lane.serve(until=max(step, 1), watch=watch)
     return lane.snapshot(slot_bytes)
 
 
@@ -128,6 +135,7 @@ ROWS: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...] = (
     ("turned away", lambda r: r["turned_away"]),
     ("preempted", lambda r: r["preempted"]),
     ("recomputed tokens", lambda r: r["recomputed_tokens"]),
+    ("prompt tokens found in memory", lambda r: r["cached_tokens"]),
     ("slots moved", lambda r: r["slots_moved"]),
     ("running, mean", lambda r: r["running"]["mean"]),
     ("running, p95", lambda r: r["running"]["p95"]),

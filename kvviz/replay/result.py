@@ -20,9 +20,10 @@ SUMS = ("free", "admissible", "written", "running", "waiting")
 
 @dataclass(frozen=True, eq=False)
 class LaneResult:
-    """`counts`: admitted, finished, preempted, dropped, recomputed, moved, passes, generated,
-    and `refused` by first verdict. `first` and `done` int [rows]: the step in which a request was
-    first admitted and in which it finished, -1 if never. `sums` float [SUMS]: over all steps.
+    """`counts`: admitted, finished, preempted, dropped, recomputed, cached, moved, passes,
+    generated, and `refused` by first verdict. `first` and `done` int [rows]: the step in which a
+    request was first admitted and in which it finished, -1 if never. `sums` float [SUMS]: over
+    all steps.
     `busy` int [most running + 1]: steps by number of running sequences. `samples` int
     [points, FIELDS]; `over` is held for the output and never used, `stuck` is free and too
     small for the next request.
@@ -67,6 +68,7 @@ def lane_report(result: LaneResult, load: Load) -> dict[str, Any]:
         "turned_away": c["dropped"],
         "preempted": c["preempted"],
         "recomputed_tokens": c["recomputed"],
+        "cached_tokens": c["cached"],
         "slots_moved": c["moved"],
         "free": _over_time(result, "free"),
         "largest_admissible": _over_time(result, "admissible"),

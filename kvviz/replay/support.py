@@ -14,6 +14,7 @@ def why_plain(layout: str, config: RunConfig) -> str:
         (e.queue != "strict", f"engine.queue={e.queue}"),
         (e.victim != "youngest", f"engine.victim={e.victim}"),
         (e.preemption != "recompute", f"engine.preemption={e.preemption}"),
+        (config.mix.samples > 1, f"mix.samples={config.mix.samples}"),
     ]
     if layout == "paged":
         found += [(p.prefix_sharing, "paged.prefix_sharing")]

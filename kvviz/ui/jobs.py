@@ -6,6 +6,7 @@ One job at a time in the whole server uses the cores; a second one waits its tur
 from __future__ import annotations
 
 import threading
+from typing import Protocol
 
 import streamlit as st
 
@@ -14,11 +15,16 @@ from kvviz.sweeps.job import Cancelled, Job, Told, Work
 REFRESH_SECONDS = 0.5
 
 
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
 class Desk:
-    """The jobs of one session, by the page that started them."""
+    """The jobs of one session, by the page that started them; `kept` are those of other kinds."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
+        self.kept: dict[str, Cancellable] = {}
 
     def start(self, name: str, work: Work) -> Job:
         """Replaces the last job of that name, which is cancelled if it still runs."""
@@ -27,8 +33,14 @@ class Desk:
         self.jobs[name] = Job(_in_turn(work, _turns()))
         return self.jobs[name]
 
+    def keep(self, name: str, job: Cancellable) -> None:
+        """In place of the last one of that name, which is cancelled."""
+        if name in self.kept:
+            self.kept[name].cancel()
+        self.kept[name] = job
+
     def close(self) -> None:
-        for job in self.jobs.values():
+        for job in (*self.jobs.values(), *self.kept.values()):
             job.cancel()
 
 

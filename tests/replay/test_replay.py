@@ -13,11 +13,11 @@ from kvviz.caches.layouts import LANES
 from kvviz.cli import main
 from kvviz.errors import ConfigError, TraceError
 from kvviz.replay.job import MapJob, ReplayJob
-from kvviz.replay.lanes import base_config, lane_specs
+from kvviz.replay.lanes import base_config, base_of, lane_specs
 from kvviz.replay.load import draw_mix, from_preset, from_trace, load_of
 from kvviz.replay.replay import replay, replay_report, snapshot_at, table
 from kvviz.replay.result import POINTS
-from kvviz.replay.sizes import slot_bytes_of, slots_in
+from kvviz.replay.sizes import gpu_pool, slot_bytes_of, slots_in
 from kvviz.replay.support import why_plain
 from kvviz.workloads.lengths import load_mix
 from kvviz.workloads.traces.read import read_trace
@@ -185,11 +185,103 @@ def test_a_map_in_a_thread():
     )
 
 
+def hashed(rows, block, slots=4096):
+    """A load of Mooncake's format: rows of (ms, prompt, output, hash ids)."""
+    lines = [
+        json.dumps({"timestamp": at, "input_length": p, "output_length": o, "hash_ids": list(ids)})
+        for at, p, o, ids in rows
+    ]
+    trace = read_trace("\n".join(lines).encode())
+    return from_trace(trace, slots=slots, step_ms=1), trace.prefix.block
+
+
+def test_hash_ids_are_prefixes():
+    """Mooncake's requests would share nothing in a replay.
+
+    Blocks of 16. The second prompt has both hashed pieces of the first and 88 tokens more; the
+    third has the first piece only, with another one after it; the fourth is the first again: its
+    last token is computed, so 63 of its 64 blocks are found.
+    """
+    rows = [
+        (0, 1024, 4, (7, 8)),
+        (2000, 1112, 4, (7, 8, 9)),
+        (4000, 1024, 4, (7, 5)),
+        (6000, 1024, 4, (7, 8)),
+    ]
+    found, block = hashed(rows, 512)
+    assert block == 512
+    assert [found.request(row).shared for row in (0, 1)] == [
+        ((7, 512), (8, 512)),
+        ((7, 512), (8, 512), (9, 88)),
+    ]
+    specs = lane_specs(["prefix", "paged"], base_config(4096, found.context))
+    lanes = replay_report(found, specs, replay(found, specs, 1), 1)["lanes"]
+    assert lanes["prefix"]["cached_tokens"] == 1024 + 512 + 63 * 16
+    assert lanes["paged"]["cached_tokens"] == 0
+    assert found.first(2).request(1).shared == found.request(1).shared
+
+
+def test_shared_slots_are_counted_once():
+    """Slot usage would be above what is in memory, and internal waste below 0."""
+    rows = [(at, 512, 200, (1,)) for at in range(8)]
+    found, _ = hashed(rows, 512)
+    specs = lane_specs(["prefix"], base_config(4096, found.context))
+    result = replay(found, specs, 1)["prefix"]
+    held = result.usable - result.column("free")
+    assert (result.column("written") <= held).all()
+    assert result.column("written").max() < 8 * 512
+    assert replay_report(found, specs, {"prefix": result}, 1)["lanes"]["prefix"]["waste"][
+        "textbook"
+    ]["internal"] >= 0  # fmt: skip
+
+
+def test_a_preset_keeps_what_it_shares():
+    """Prefixes, samples and priorities of a preset would be lost in its replay."""
+    found = from_preset("system-prompts", 20)
+    assert any(found.request(row).shared for row in range(20))
+    samples = from_preset("parallel-samples", 6)
+    assert samples.request(0).samples == 4
+    assert "mix.samples=4" in why_plain("paged", base({"mix.samples": 4}))
+    specs = lane_specs(["paged"], base_of("parallel-samples", None, samples.context))
+    result = replay(samples, specs, 1)["paged"]
+    assert result.counts["finished"] == 24 and (result.done >= 0).all()
+
+
+def test_times_can_be_changed():
+    """Idle time would fill the picture; rounded stamps would come as bursts that nobody sent."""
+    rows = [(at, 20, 2, (at,)) for at in (0, 0, 0, 3000, 90_000)]
+    lines = [
+        json.dumps({"timestamp": a, "input_length": p, "output_length": o, "hash_ids": list(ids)})
+        for a, p, o, ids in rows
+    ]
+    trace = read_trace("\n".join(lines).encode())
+    found = from_trace(trace, slots=64, step_ms=100, cap_s=6, spread_s=3)
+    assert found.arrival.tolist() == [0, 10, 20, 30, 90]
+    assert any("idle gaps were cut to 6 s" in note for note in found.notes)
+    assert any("spread evenly" in note for note in found.notes)
+
+
+def test_a_gpus_pool():
+    """The pool would hold what the weights need.
+
+    A100 80G: 0.9 x 80 GiB - 2 x 8.03e9 bytes - activations, over 131,072 bytes a slot; with two
+    GPUs each holds half of the weights and half of each slot.
+    """
+    one, two = gpu_pool("Llama-3.1-8B", "a100 80g"), gpu_pool("Llama-3.1-8B", "A100 80G", tp=2)
+    assert one.slot_bytes == 131_072 and two.slot_bytes == 65_536
+    left = 0.9 * 80 * 2**30 - 2 * 8.03e9
+    assert 0.97 * left < one.slots * 131_072 < left
+    assert two.slots > 2 * one.slots
+    assert "windows and states are not replayed" in gpu_pool("Gemma-3-12B", "H100 80G").text
+    with pytest.raises(ConfigError, match="There is: T4"):
+        gpu_pool("Llama-3.1-8B", "abacus")
+
+
 def test_sizes():
     """40 GiB of Llama-3.1-8B would be another number of slots."""
     assert slot_bytes_of("Llama-3.1-8B") == 131_072
     assert slots_in(40, 131_072) == 327_680
-    with pytest.raises(ConfigError, match="There is: Llama"):
+    with pytest.raises(ConfigError, match="There is: OPT-13B"):
         slot_bytes_of("nope")
     with pytest.raises(ConfigError, match="at least 64"):
         slots_in(0, 131_072)
@@ -218,6 +310,9 @@ def test_command(tmp_path, capsys):
         (["nope.csv"], "nope.csv can't be opened"),
         (["azure-chat-2023", "--requests", "0"], "0 requests"),
         (["azure-chat-2023", "--slots", "9", "--gpu-memory", "1"], "give one"),
+        (["azure-chat-2023", "--gpu", "L4", "--slots", "9"], "--slots and --gpu both say"),
+        (["azure-chat-2023", "--gpu", "x"], "no GPU 'x'"),
+        (["azure-chat-2023", "--gpu-memory", "0"], "at least 64"),
         (["control"], "keeps a fixed number"),
         (["bursts", "--lane", "x=y"], "there is no 'y'"),
     ],

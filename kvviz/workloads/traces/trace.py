@@ -54,6 +54,11 @@ class Prefix:
     def of(self, row: int) -> np.ndarray:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
+    def parts(self, row: int, prompt: int) -> tuple[tuple[int, int], ...]:
+        """(id, tokens) of each hashed piece of this row's prompt of so many tokens."""
+        ids = self.of(row)[: -(-prompt // self.block)].tolist()
+        return tuple((id, min(self.block, prompt - at * self.block)) for at, id in enumerate(ids))
+
     def take(self, rows: np.ndarray, at_most: np.ndarray | None = None) -> Prefix:
         """These rows in this order, each cut to its first `at_most` ids."""
         starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
