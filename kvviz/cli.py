@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from kvviz import __version__
 from kvviz.cli_sweeps import add_paper, add_sweep
@@ -123,6 +124,11 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_words(parser: argparse.ArgumentParser) -> None:
     """What run is made."""
     parser.add_argument("--preset", default=DEFAULT_PRESET, help=", ".join(PRESETS))
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="serve this file's requests (see `trace`), scaled to the context",
+    )
     parser.add_argument("--dry", action="store_true", help="memory only: no model, no tensors")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument(
@@ -182,7 +188,10 @@ def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
 
     if not 1 <= args.steps <= MAX_STEPS:
         raise ConfigError(f"--steps {args.steps}: 1 to {MAX_STEPS:,} were expected.")
-    config = preset_config(args.preset).replace(parse_overrides(args.settings))
+    config = preset_config(args.preset)
+    if args.trace:
+        config = config.replace(_requests_of(args.trace))
+    config = config.replace(parse_overrides(args.settings))
     if args.dry:
         config = config.replace({"dry": True})
     backend = None if config.dry else load_backend(config.model)
@@ -200,6 +209,14 @@ def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
         return report, tape.close(device, report) if tape else b""
     finally:
         lanes.close()
+
+
+def _requests_of(file: str) -> dict[str, Any]:
+    """Settings that serve this file's requests."""
+    from kvviz.workloads.recorded import digest_of, keep, settings_for
+    from kvviz.workloads.traces.read import read_trace
+
+    return settings_for(keep(read_trace(file), digest_of(file)))
 
 
 def _scenario(args: argparse.Namespace) -> int:

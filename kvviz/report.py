@@ -26,6 +26,7 @@ def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
             "failed": sum(e.checks_failed for e in engines),
         },
         "stream_hash": lanes.stream.hash,
+        "scaling": vars(lanes.stream.scaling) | {"context": lanes.config.memory.context},
         "config": lanes.config.as_dict(),
         "device": device,
         "steps": lanes.step_count,
@@ -80,9 +81,21 @@ def table(report: dict[str, Any]) -> str:
         f"outputs equal: {report['requests_equal']:,} of "
         f"{report['requests_compared']:,} requests compared",
         f"map checked against the tensors: {checks['made']:,} times, {checks['failed']:,} failed",
+        *_scaled(report["scaling"]),
         f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
     ]
     return "\n".join(lines)
+
+
+def _scaled(done: dict[str, int]) -> list[str]:
+    """What fitting the requests to the context did to how many of them."""
+    if not done["divided"] and not done["clipped"]:
+        return []
+    return [
+        f"to fit a context of {done['context']:,}, lengths of {done['divided']:,} of "
+        f"{done['of']:,} requests were divided by {done['divide']}, {done['raised']:,} raised to "
+        f"1 token, {done['clipped']:,} cut"
+    ]
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:

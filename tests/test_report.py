@@ -36,6 +36,7 @@ MORE = {
     "move_seconds": None,
 }
 TOP = {
+    "scaling",
     "lanes", "requests_compared", "requests_equal", "map_checks", "stream_hash", "config",
     "device", "steps",
 }  # fmt: skip

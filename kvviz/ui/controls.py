@@ -32,6 +32,14 @@ from kvviz.config import (
 from kvviz.errors import ConfigError
 from kvviz.live.runner import FLAT_OUT
 from kvviz.model.known import KNOWN, SHIPPED_NAME
+from kvviz.ui.own_requests import (
+    TRACE,
+    forget_file,
+    look_for_file,
+    missing_file,
+    own_requests,
+    trace_control,
+)
 from kvviz.workloads.lengths import DEFAULT_MIX
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
@@ -285,6 +293,7 @@ def groups_for(lanes: Iterable[str]) -> list[tuple[str, tuple[Control, ...]]]:
 
 def sidebar() -> tuple[RunConfig | None, float]:
     """Draw the controls. (settings, or None when they contradict; steps a second)"""
+    look_for_file()
     with st.sidebar:
         preset = _preset()
         base = preset_config(preset)
@@ -298,6 +307,14 @@ def sidebar() -> tuple[RunConfig | None, float]:
             for control in controls:
                 if control.shown(chosen):
                     chosen[control.path] = _draw(control, values[control.path])
+            if controls is LENGTH_CONTROLS:
+                if "trace" in (
+                    chosen["mix.prompts"],
+                    chosen["mix.outputs"],
+                    chosen["mix.arrivals"],
+                ):
+                    chosen["mix.trace"] = trace_control(base.mix.trace)
+                own_requests()
         speed = st.select_slider(
             "Steps a second",
             list(SPEEDS),
@@ -371,10 +388,13 @@ def _model(default: str) -> str:
 
 def _forget_controls() -> None:
     """Another preset: every control goes to its value there."""
+    forget_file()
     values = {path: value for path, value, _ in preset_config(st.session_state.preset).walk()}
     for control in CONTROLS:
         if control.key in st.session_state:
             st.session_state[control.key] = values[control.path]
+    if TRACE in st.session_state:
+        st.session_state[TRACE] = values["mix.trace"] or DEFAULT_MIX
     if "model" in st.session_state:
         st.session_state["model"] = values["model"] or SHIPPED_NAME
     for key, name in zip(LANE_KEYS, values["lanes"].split(","), strict=False):
@@ -408,9 +428,9 @@ _META = {path: meta for path, _, meta in RunConfig().walk()}
 
 def _config(base: RunConfig, chosen: dict[str, Any]) -> RunConfig | None:
     """Settings from the widgets; says in the sidebar what contradicts."""
-    kinds = (chosen["mix.arrivals"], chosen["mix.prompts"], chosen["mix.outputs"])
-    if "trace" in kinds and not chosen["mix.trace"]:
-        chosen["mix.trace"] = DEFAULT_MIX
+    if missing := missing_file():
+        st.error(missing)
+        return None
     try:
         return base.replace({path: chosen[path] for path in chosen})
     except ConfigError as error:

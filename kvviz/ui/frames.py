@@ -20,6 +20,7 @@ import numpy as np
 from kvviz import __version__
 from kvviz.caches.layouts import LANES, lane_config
 from kvviz.config import RunConfig
+from kvviz.live.needs import link_needs
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns, Snapshot
@@ -28,7 +29,7 @@ from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
 from kvviz.views.unusable import unusable
-from kvviz.workloads.lengths import load_mix
+from kvviz.workloads.stream import mix_named
 
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
@@ -130,6 +131,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
             "last": published.last,
             "replayed": published.replayed,
             "changes": list(published.changes[:8]),
+            "needs": link_needs(published.config),
         },
     }
 
@@ -326,12 +328,12 @@ def _scaling(published: Published) -> list[dict[str, str]]:
     mix, scaling = published.config.mix, published.scaling
     rows = []
     if mix.trace and "trace" in (mix.prompts, mix.outputs):
-        fitted = load_mix(mix.trace)
+        fitted = mix_named(mix.trace)
         rows.append(
             _chip(
                 f"{fitted.name} lengths / {scaling.divide}",
                 "plain",
-                f"{fitted.source}, {fitted.licence}: lengths divided by "
+                f"{fitted.about}: lengths divided by "
                 f"{scaling.divide} to fit the context of "
                 f"{published.config.memory.context:,} ({scaling.divided:,} of {scaling.of:,} "
                 f"requests so far, {scaling.raised:,} of them with a length raised to 1 token)",

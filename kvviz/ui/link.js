@@ -29,12 +29,13 @@ export class Link {
     }
     const changes = this.changes.length ? ` The run was changed by hand while it went on, at step ${this.changes.join(", ")}: ` +
       "the link starts from step 0 with the settings of now, and need not lead to this picture." : "";
-    this.note.textContent = words + changes;
+    this.note.textContent = [words + changes, ...this.needs].join(" ");
   }
 
   show(frame) {
     this.step = frame.step;
     this.changes = frame.past.changes;
+    this.needs = frame.past.needs;
     if (this.last !== frame.step) { this.field.hidden = true; this.note.textContent = ""; }
     this.last = frame.step;
   }

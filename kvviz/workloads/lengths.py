@@ -67,6 +67,21 @@ class FittedMix:
     gaps: Gaps
     minute_counts: tuple[int, ...]
 
+    @property
+    def about(self) -> str:
+        return f"{self.source}, {self.licence}"
+
+    def row(self, _index: int) -> FittedMix:
+        """All requests are drawn from the same quantiles."""
+        return self
+
+    def shared(self, _prompt: int, _divide: int) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    def gap(self, u: float) -> float:
+        """In mean gaps: the one that a share `u` of all gaps is shorter than."""
+        return self.gaps.at(u)
+
     def prompt(self, u: float) -> float:
         return _through_knots(u, self.knots_pct, self.prompt_knots)
 

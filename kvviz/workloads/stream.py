@@ -17,12 +17,21 @@ import numpy as np
 from kvviz.config import Mix
 from kvviz.records import Request
 from kvviz.workloads.lengths import DISTRIBUTIONS, FittedMix, load_mix
+from kvviz.workloads.recorded import FILE, RecordedMix, RecordedRow, recorded
 
 ON_DEMAND = -1
 _ROWS = 256
 _GAP, _PROMPT, _OUTPUT, _LONG, _TEXT, _SHARES, _PREFIX, _URGENT = range(8)
 _ADDED_OUTPUT = 32  # tokens that a request added by hand generates
 _FIRST = 5  # the first columns are drawn by themselves, the others by a generator of their own
+
+
+_Row = FittedMix | RecordedRow | None
+
+
+def mix_named(name: str) -> FittedMix | RecordedMix:
+    """A fitted mix, or the requests of a file that was given. Raises ConfigError."""
+    return recorded(name) if name.startswith(FILE) else load_mix(name)
 
 
 @dataclass(frozen=True)
@@ -84,8 +93,9 @@ class RequestStream:
         self.reconfigure(mix)
 
     def reconfigure(self, mix: Mix) -> None:
-        """The next request that is drawn follows this mix."""
-        self._fitted = load_mix(mix.trace) if mix.trace else None
+        """The next request that is drawn follows this mix. Raises ConfigError for a trace that
+        is not there."""
+        self._fitted = mix_named(mix.trace) if mix.trace else None
         self.mix = mix
         self._divide = self._divisor(self._fitted)
 
@@ -159,23 +169,27 @@ class RequestStream:
     def _draw(self) -> None:
         index = self.drawn
         u = self._uniform(index)
-        prompt, output = self._lengths(u)
+        row = self._fitted.row(index) if self._fitted else None
+        prompt, output = self._lengths(row, u)
         mix = self.mix
         request = Request(
             index,
-            self._arrival(index, u[_GAP]),
+            self._arrival(index, row, u[_GAP]),
             prompt,
             output,
             self._context - prompt + 1,
             int(u[_TEXT] * 2**31),
-            self._shared(u, prompt),
+            self._shared(row, u, prompt),
             mix.samples,
             int(u[_URGENT] < mix.urgent_share),
         )
         self._requests.append(request)
 
-    def _shared(self, u: np.ndarray, prompt: int) -> tuple[tuple[int, int], ...]:
-        """The system prompt that the request begins with; its own part has a token at least."""
+    def _shared(self, row: _Row, u: np.ndarray, prompt: int) -> tuple[tuple[int, int], ...]:
+        """The hashed pieces of a recorded prompt; else the system prompt that the request begins
+        with, and its own part has a token at least."""
+        if row and self.mix.prompts == "trace" and (ids := row.shared(prompt, self._divide)):
+            return ids
         if u[_SHARES] >= self.mix.prefix_share or prompt == 1:
             return ()
         key = int(u[_PREFIX] * self.mix.prefixes)
@@ -194,17 +208,16 @@ class RequestStream:
             self._block = block
         return self._table[row]
 
-    def _lengths(self, u: np.ndarray) -> tuple[int, int]:
+    def _lengths(self, row: _Row, u: np.ndarray) -> tuple[int, int]:
         """Prompt and output, cut so that prompt + output - 1 fits in the context."""
-        mix, fitted = self.mix, self._fitted
-        u_output = u[_OUTPUT]
-        if fitted and mix.prompts == "trace" and mix.outputs == "trace":
-            u_output = fitted.correlate(u[_PROMPT], u_output)
+        mix, u_output = self.mix, u[_OUTPUT]
+        if row and mix.prompts == "trace" and mix.outputs == "trace":
+            u_output = row.correlate(u[_PROMPT], u_output)
         if u[_LONG] < mix.long_share:
             prompt = float(mix.long_prompt)
         else:
-            prompt = self._length(mix.prompts, u[_PROMPT], mix.prompt_mean, "prompt")
-        output = self._length(mix.outputs, u_output, mix.output_mean, "output")
+            prompt = self._length(mix.prompts, row, u[_PROMPT], mix.prompt_mean, "prompt")
+        output = self._length(mix.outputs, row, u_output, mix.output_mean, "output")
         if min(round(prompt), round(output)) < 1:
             self._raised.add(self.drawn)
         prompt, output = max(1, round(prompt)), max(1, round(output))
@@ -214,15 +227,14 @@ class RequestStream:
             prompt = min(prompt, self._context - output + 1)
         return prompt, output
 
-    def _length(self, kind: str, u: float, mean: float, side: str) -> float:
+    def _length(self, kind: str, row: _Row, u: float, mean: float, side: str) -> float:
         if kind == "trace":
-            assert self._fitted is not None
             if self._divide > 1:
                 self._divided.add(self.drawn)
-            return getattr(self._fitted, side)(u) / self._divide
+            return getattr(row, side)(u) / self._divide
         return DISTRIBUTIONS[kind](u, mean, self.mix.spread)
 
-    def _arrival(self, index: int, u: float) -> int:
+    def _arrival(self, index: int, row: _Row, u: float) -> int:
         mix = self.mix
         if mix.arrivals == "closed":
             return ON_DEMAND
@@ -231,14 +243,14 @@ class RequestStream:
         elif mix.arrivals == "poisson":
             gap = -math.log(u) / mix.rate
         elif mix.arrivals == "trace":
-            assert self._fitted is not None
-            gap = self._fitted.gaps.at(1 - u) / mix.rate
+            assert row is not None, "a config says which trace"
+            gap = row.gap(1 - u) / mix.rate
         else:  # bursts: the first of each burst waits for the gap of all of it
             gap = 0.0 if index % mix.burst else -math.log(u) * mix.burst / mix.rate
         self._clock += gap
         return int(self._clock)
 
-    def _divisor(self, fitted: FittedMix | None) -> int:
+    def _divisor(self, fitted: FittedMix | RecordedMix | None) -> int:
         if fitted is None:
             return 1
         return self.mix.divide or fitted.divisor(self._context)

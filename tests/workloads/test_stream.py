@@ -282,7 +282,8 @@ def test_divide_shortens_the_trace() -> None:
 def _quarters(taken: list[Request], mix: Mix) -> list[float]:
     """Quarters of the exact lengths that the whole stream rounds."""
     stream = RequestStream(mix, 1 << 15, 4)
-    exact = [stream._length("trace", stream._uniform(r.id)[1], 0, "prompt") for r in taken]
+    row = stream._fitted.row(0)
+    exact = [stream._length("trace", row, stream._uniform(r.id)[1], 0, "prompt") for r in taken]
     assert [max(1, round(p)) for p in exact] == [r.prompt_len for r in taken]
     return [p / 4 for p in exact]
 
