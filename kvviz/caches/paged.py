@@ -141,10 +141,9 @@ class PagedLayout:
         if self._chains is not None or self._shared_tails:
             return False
         room = self._room[lines]
-        full = room == 0
-        count = int(np.count_nonzero(full))
-        if count:
-            ids = self._pool.take(count)
+        full = (room == 0).nonzero()[0]
+        if len(full):
+            ids = self._pool.take(len(full))
             if ids is None:
                 return False
             self._forget_evicted(ids)
