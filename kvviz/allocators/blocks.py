@@ -15,11 +15,19 @@ from collections import OrderedDict
 
 import numpy as np
 
+_ONE = np.ones(1, np.int32).tobytes()
+
 
 class BlockPool:
     """`count` blocks. `refs[i]` is how many sequences hold block i; 0 is free.
 
     `null`: block 0 is held by the pool itself and never handed out (vLLM's null block).
+    `free_blocks`: those that nobody holds, cached ones included.
+    `evicted`: cached blocks whose content the last `take` lost.
+
+    Ids are int64, for an array is indexed several times faster by these than by int32. With a
+    dozen blocks a call it is the number of numpy calls that counts, and reductions cost most: so
+    arrays are compared as bytes.
     """
 
     def __init__(self, count: int, *, null: bool = False) -> None:
@@ -29,18 +37,12 @@ class BlockPool:
         self.refs[:null] = 1
         self.evicted = 0
         self._marks = -1 - np.arange(count, dtype=np.int32)
-        # The top of the stack is the end of the array; the lowest block goes first.
-        self._stack = np.zeros(count, np.int32)
-        self._bare = count - null
-        self._stack[: self._bare] = np.arange(count - 1, null - 1, -1, dtype=np.int32)
+        # The top of the stack is the end of its first `_bare` entries; the lowest block goes first.
+        self._stack = np.arange(count - 1, -1, -1, dtype=np.int64)
+        self._bare = self.free_blocks = count - null
         self._key: dict[int, int] = {}
         self._block: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
-
-    @property
-    def free_blocks(self) -> int:
-        """Blocks that nobody holds, cached ones included."""
-        return self._bare + len(self._idle)
 
     @property
     def usable_blocks(self) -> int:
@@ -59,20 +61,24 @@ class BlockPool:
         if count > self.free_blocks:
             return None
         top = self._bare
-        bare = min(count, top)
+        bare = count if count < top else top
         ids = self._stack[top - bare : top][::-1].copy()
         self._bare = top - bare
+        self.free_blocks -= count
         self.evicted = count - bare
         if self.evicted:
-            ids = np.concatenate([ids, self._evict(count - bare)])
+            ids = np.concatenate([ids, self._evict(self.evicted)])
         self.refs[ids] = 1
         return ids
 
     def share(self, ids: np.ndarray) -> None:
         """One more holder for each of these blocks, live or cached."""
-        for block in ids[self.refs[ids] == 0].tolist():
+        cached = ids[self.refs[ids] == 0].tolist()
+        for block in cached:
             assert block in self._idle, f"share of the free block {block}"
+        for block in cached:
             del self._idle[block]
+        self.free_blocks -= len(cached)
         self.refs[ids] += 1
 
     def drop(self, ids: np.ndarray) -> np.ndarray:
@@ -81,23 +87,17 @@ class BlockPool:
         Blocks are pushed tail first, so that the head of a sequence is reused first; of the
         cached ones the tail is evicted first, for a prefix is of use to more requests.
         """
-        refs = self.refs[ids]
-        marks = self._marks[: len(ids)]
-        self.refs[ids] = marks  # two equal ids can't keep two marks
-        once = (self.refs[ids] == marks).all()
-        held = refs.all()
-        refs -= once and held
-        self.refs[ids] = refs
-        assert once, f"double free: a block stands twice in {ids}"
-        assert held, f"double free of {ids[refs <= 0]}"
-        freed = (ids[refs == 0] if refs.any() else ids)[::-1]
-        if self._key:
-            kept = np.fromiter((b in self._key for b in freed.tolist()), bool, len(freed))
-            self._idle.update(dict.fromkeys(freed[kept].tolist()))
-            freed = freed[~kept]
-        self._stack[self._bare : self._bare + len(freed)] = freed
-        self._bare += len(freed)
-        return freed
+        refs, count = self.refs, len(ids)
+        holders, marks = refs[ids], self._marks[:count]
+        refs[ids] = marks  # two equal ids can't keep two marks
+        once = refs[ids].tobytes() == marks.tobytes()
+        if once and holders.tobytes() == _ONE * count:
+            refs[ids] = 0
+            freed = ids[::-1]
+        else:
+            freed = self._less(ids, holders, once)
+        self.free_blocks += len(freed)
+        return self._push(freed)
 
     def register(self, block: int, key: int) -> None:
         """A held block's content may be found under `key` from now on; the first one stays."""
@@ -115,14 +115,34 @@ class BlockPool:
         free = np.sort(np.concatenate([self._stack[: self._bare], self.idle()]))
         unheld = np.flatnonzero(self.refs == 0)
         assert np.array_equal(free, unheld), (
-            f"{self.free_blocks} blocks on the free list, {len(unheld)} without a holder"
+            f"{len(free)} blocks on the free list, {len(unheld)} without a holder"
         )
+        assert self.free_blocks == len(free), f"{self.free_blocks} blocks count as free"
         assert (self.refs >= 0).all(), "a block has a negative ref count"
         assert {b: k for k, b in self._block.items()} == self._key, "keys and blocks disagree"
         assert all(block in self._key for block in self._idle), "a cached block has no key"
 
+    def _less(self, ids: np.ndarray, holders: np.ndarray, once: bool) -> np.ndarray:
+        """Take one off the holders of these blocks; those that nobody holds now, tail first."""
+        held = holders.all()
+        self.refs[ids] = holders - (once and held)
+        assert once, f"double free: a block stands twice in {ids}"
+        assert held, f"double free of {ids[holders == 0]}"
+        return ids[holders == 1][::-1]
+
+    def _push(self, freed: np.ndarray) -> np.ndarray:
+        """Those without a key go on the stack, and are returned; the others are kept."""
+        if self._key:
+            kept = np.array([block in self._key for block in freed.tolist()], bool)
+            self._idle.update(dict.fromkeys(freed[kept].tolist()))
+            freed = freed[~kept]
+        top = self._bare + len(freed)
+        self._stack[self._bare : top] = freed
+        self._bare = top
+        return freed
+
     def _evict(self, count: int) -> np.ndarray:
-        ids = np.empty(count, np.int32)
+        ids = np.empty(count, np.int64)
         for i in range(count):
             block, _ = self._idle.popitem(last=False)
             del self._block[self._key.pop(block)]

@@ -11,8 +11,8 @@ a search costs, with H holes in a pool of C slots:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from typing import Protocol
 
 import numpy as np
 
@@ -20,39 +20,52 @@ from kvviz.allocators.maxtree import MaxTree
 from kvviz.records import Region
 
 
-class Index(Protocol):
+class Index(ABC):
     """Holes as (start, size). `find` changes nothing."""
 
+    @abstractmethod
     def add(self, start: int, size: int) -> None:
         """A hole that was not there."""
 
+    @abstractmethod
     def drop(self, start: int, size: int) -> None:
         """This hole is gone."""
 
     def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
         """Freed slots and these neighbours are one hole now; it counts as freed now."""
+        for hole in holes:
+            self.drop(*hole)
+        self.add(start, size)
 
     def cut(self, start: int, size: int, taken: int) -> None:
         """An allocation took the low `taken` slots of this hole; the rest keeps its turn."""
+        self.drop(start, size)
+        if size > taken:
+            self.add(start + taken, size - taken)
 
+    @abstractmethod
     def find(self, need: int, rover: int) -> int:
         """Start of the hole for `need` slots, or -1. rover: the end of the last allocation."""
 
     def reach(self, size: int) -> int:
         """The largest request that a hole of `size` slots is found for."""
+        return size
 
     @property
+    @abstractmethod
     def largest(self) -> int:
         """The largest request that finds a hole; 0 when none does."""
 
     def hole_for(self, need: int) -> int:
         """The smallest hole that is found for every request of up to `need` slots."""
+        return need
 
+    @abstractmethod
     def check(self, holes: list[Region]) -> None:
         """Assert that these, in address order, are the holes that it knows."""
 
 
-class AddressIndex:
+class AddressIndex(Index):
     """The lowest hole that is large enough; with `rove`, the lowest from the rover on."""
 
     def __init__(self, capacity: int, rove: bool) -> None:
@@ -84,15 +97,9 @@ class AddressIndex:
                 return found
         return self._tree.first(need)
 
-    def reach(self, size: int) -> int:
-        return size
-
     @property
     def largest(self) -> int:
         return self._tree.top
-
-    def hole_for(self, need: int) -> int:
-        return need
 
     def check(self, holes: list[Region]) -> None:
         self._tree.check()
@@ -102,7 +109,7 @@ class AddressIndex:
         assert found == holes, "the tree and the holes disagree"
 
 
-class RecentIndex:
+class RecentIndex(Index):
     """The hole freed last that is large enough; with `rove`, on down the list from the place of
     the last allocation.
 
@@ -131,11 +138,6 @@ class RecentIndex:
         del self._start[place]
         self._tree.put(place, 0)
 
-    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
-        for hole in holes:
-            self.drop(*hole)
-        self.add(start, size)
-
     def cut(self, start: int, size: int, taken: int) -> None:
         self._rover = place = self._place[start]
         if size == taken:
@@ -152,15 +154,9 @@ class RecentIndex:
             place = self._tree.first(need)
         return self._start[place] if place >= 0 else -1
 
-    def reach(self, size: int) -> int:
-        return size
-
     @property
     def largest(self) -> int:
         return self._tree.top
-
-    def hole_for(self, need: int) -> int:
-        return need
 
     def check(self, holes: list[Region]) -> None:
         self._tree.check()
@@ -184,7 +180,7 @@ class RecentIndex:
         self._next = shift - 1
 
 
-class SizeIndex:
+class SizeIndex(Index):
     """The smallest hole that is large enough, or with `worst` the largest hole of all. Of equal
     holes the lowest."""
 
@@ -201,16 +197,6 @@ class SizeIndex:
     def drop(self, start: int, size: int) -> None:
         del self._keys[bisect_left(self._keys, size << self.BITS | start)]
 
-    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
-        for hole in holes:
-            self.drop(*hole)
-        self.add(start, size)
-
-    def cut(self, start: int, size: int, taken: int) -> None:
-        self.drop(start, size)
-        if size > taken:
-            self.add(start + taken, size - taken)
-
     def find(self, need: int, rover: int) -> int:
         largest = self.largest
         if need > largest:
@@ -218,15 +204,9 @@ class SizeIndex:
         at = bisect_left(self._keys, (largest if self._worst else need) << self.BITS)
         return self._keys[at] & ((1 << self.BITS) - 1)
 
-    def reach(self, size: int) -> int:
-        return size
-
     @property
     def largest(self) -> int:
         return self._keys[-1] >> self.BITS if self._keys else 0
-
-    def hole_for(self, need: int) -> int:
-        return need
 
     def check(self, holes: list[Region]) -> None:
         expected = sorted(size << self.BITS | start for start, size in holes)

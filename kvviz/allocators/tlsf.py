@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from kvviz.allocators.freelists import FREE_LISTS, FreeList
 from kvviz.allocators.holes import HoleAllocator
+from kvviz.allocators.indices import Index
 from kvviz.records import Region
 
 SECOND_BITS = 5
@@ -44,8 +45,8 @@ def rounded_up(size: int) -> int:
     return -(-size // step) * step
 
 
-class TlsfIndex:
-    """See `allocators.indices.Index`. In the order of freeing every step is O(1); by address a
+class TlsfIndex(Index):
+    """In the order of freeing every step is O(1); by address a
     list is kept sorted."""
 
     def __init__(self, order: str) -> None:
@@ -74,16 +75,6 @@ class TlsfIndex:
             self._second[first] &= ~(1 << second)
             if not self._second[first]:
                 self._first &= ~(1 << first)
-
-    def join(self, holes: list[tuple[int, int]], start: int, size: int) -> None:
-        for hole in holes:
-            self.drop(*hole)
-        self.add(start, size)
-
-    def cut(self, start: int, size: int, taken: int) -> None:
-        self.drop(start, size)
-        if size > taken:
-            self.add(start + taken, size - taken)
 
     def find(self, need: int, rover: int) -> int:
         first, second = divmod(size_class(rounded_up(need)), SECOND)

@@ -145,13 +145,14 @@ class AddressTable:
         self._row: dict[int, int] = {}
         self._unused = list(range(15, -1, -1))
 
-    def open(self, request_id: int) -> None:
-        """Assign a row."""
+    def open(self, request_id: int) -> int:
+        """Assign a row, and say which."""
         if not self._unused:
             rows = len(self.array)
             self.array = np.concatenate([self.array, np.zeros_like(self.array)])
             self._unused = list(range(2 * rows - 1, rows - 1, -1))
-        self._row[request_id] = self._unused.pop()
+        row = self._row[request_id] = self._unused.pop()
+        return row
 
     def close(self, request_id: int) -> None:
         self._unused.append(self._row.pop(request_id))

@@ -52,9 +52,8 @@ class PagedLayout:
         self._requests: dict[int, Request] = {}
         self._chains: dict[int, HashChain] | None = {} if paged.prefix_sharing else None
         self._fresh: list[tuple[int, int, int]] = []
-        # By line of the table: blocks held, and slots in them that are not written yet
-        self._blocks = np.zeros(len(self.table.array), np.int64)
-        self._room = np.zeros(len(self.table.array), np.int64)
+        self._blocks = self._room = _NONE
+        self._lengthen()
         self._forked = False
         self._shared_tails: dict[int, int] = {}  # {block written in part, of several: slots}
         self._journal: Journal = []
@@ -111,28 +110,30 @@ class PagedLayout:
         if len(hits):
             self._pool.share(hits)
             self._hold(line, hits)
-            self._room[line] = 0
+            self._room_of[line] = 0
+            verdict = verdict._replace(cached=len(hits) * self.grain)
         if self._admission == "limit":
             self._take(line, self._count(self.need(request, tokens)) - len(hits))
-        return verdict._replace(cached=len(hits) * self.grain)
+        return verdict
 
     def append(self, request_id: int, count: int) -> Verdict:
-        line = self.table.row(request_id)
-        written = self._written(line)
-        copied = self._shared_tail(line, written) if count else 0
-        short = max(0, self._count(written + count) - int(self._blocks[line]))
+        line, grain = self.table.row(request_id), self.grain
+        room = self._room_of[line]
+        written = self._blocks_of[line] * grain - room
+        copied = self._shared_tail(line, written) if count and self._shared_tails else 0
+        short = self._count(count - room) if count > room else 0
         need = short + (copied > 0)
         if need > self._pool.free_blocks:
             kind = NEVER if need > self._pool.usable_blocks else CAPACITY
-            return Verdict(kind, need * self.grain, self.free, self.free)
+            return Verdict(kind, need * grain, self.free, self.free)
         if copied:
-            self._copy_on_write(request_id, line, written // self.grain, copied)
+            self._copy_on_write(request_id, line, written // grain, copied)
         self._take(line, short)
-        self._room[line] -= count
-        if self._chains is not None and (written + count) // self.grain > written // self.grain:
-            self._fresh.append((request_id, written // self.grain, (written + count) // self.grain))
+        self._room_of[line] -= count
+        if self._chains is not None and (written + count) // grain > written // grain:
+            self._fresh.append((request_id, written // grain, (written + count) // grain))
         free = self.free
-        return Verdict(ADMITTED, need * self.grain, free, free, moved=copied)
+        return Verdict(ADMITTED, need * grain, free, free, copied)
 
     def append_each(self, lines: np.ndarray) -> bool:
         """One more token for each of these lines of the table, or False and nothing is changed:
@@ -140,10 +141,9 @@ class PagedLayout:
         if self._chains is not None or self._shared_tails:
             return False
         room = self._room[lines]
-        full = room == 0
-        count = int(np.count_nonzero(full))
-        if count:
-            ids = self._pool.take(count)
+        full = (room == 0).nonzero()[0]
+        if len(full):
+            ids = self._pool.take(len(full))
             if ids is None:
                 return False
             self._forget_evicted(ids)
@@ -173,13 +173,13 @@ class PagedLayout:
         if written % self.grain:
             self._shared_tails[int(shared[-1])] = written % self.grain
         self._take(line, more)
-        self._room[line] = int(self._blocks[line]) * self.grain - written
+        self._room_of[line] = self._blocks_of[line] * self.grain - written
         return Verdict(ADMITTED, more * self.grain, self.free, self.admissible, cached=written)
 
     def release(self, request_id: int) -> None:
         line = self.table.row(request_id)
         freed = self._pool.drop(self._ids(line))
-        self._blocks[line] = self._room[line] = 0
+        self._blocks_of[line] = self._room_of[line] = 0
         if self._shared_tails:
             self._settle_tails()
         self.table.close(request_id)
@@ -190,7 +190,7 @@ class PagedLayout:
 
     def slots(self, request_id: int) -> np.ndarray:
         line = self.table.row(request_id)
-        starts = self._ids(line) * self.grain
+        starts = self.table.array[line, : self._blocks_of[line]]
         every = (starts[:, None] + np.arange(self.grain, dtype=np.int32)).reshape(-1)
         return every[: self._written(line)]
 
@@ -201,11 +201,11 @@ class PagedLayout:
         return request_id in self._requests
 
     def held(self, request_id: int) -> int:
-        return int(self._blocks[self.table.row(request_id)]) * self.grain
+        return self._blocks_of[self.table.row(request_id)] * self.grain
 
     def block_table(self, request_id: int) -> np.ndarray:
-        """Physical block ids in logical order, int32 [blocks]."""
-        return self._ids(self.table.row(request_id)).copy()
+        """Physical block ids in logical order, int64 [blocks]."""
+        return self._ids(self.table.row(request_id))
 
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)
@@ -289,10 +289,10 @@ class PagedLayout:
         need = ask - held * self.grain
         # Admission looks at what is known now, but a life that can't ever fit would preempt
         # itself for ever, so it is told at once.
-        life = self._count(request.life) * self.grain
+        most = max(ask, self._count(request.life) * self.grain)
         free, admissible = self.free, self.admissible
-        if max(ask, life) > self.usable:
-            return Verdict(NEVER, max(ask, life), free, admissible)
+        if most > self.usable:
+            return Verdict(NEVER, most, free, admissible)
         return Verdict(ADMITTED if need <= admissible else CAPACITY, need, free, admissible)
 
     def _hits(self, request: Request, tokens: int) -> np.ndarray:
@@ -334,22 +334,28 @@ class PagedLayout:
         """Slots to copy before the next write: those of a partly written block with other
         holders; 0 when there is none."""
         index, offset = divmod(written, self.grain)
-        if not offset or not self._shared_tails:
+        if not offset:
             return 0
         block = self.table.array[line, index] // self.grain
         return offset if self._pool.refs[block] > 1 else 0
 
     def _open(self, request: Request) -> int:
-        self.table.open(request.id)
-        line = self.table.row(request.id)
+        line = self.table.open(request.id)
         if line >= len(self._blocks):
-            more = np.zeros(len(self.table.array) - len(self._blocks), np.int64)
-            self._blocks = np.concatenate([self._blocks, more])
-            self._room = np.concatenate([self._room, more])
+            self._lengthen()
         self._requests[request.id] = request
         if self._chains is not None:
             self._chains[request.id] = HashChain(request, self.grain)
         return line
+
+    def _lengthen(self) -> None:
+        """As many lines as the table has. By line: blocks held, and slots in them that are not
+        written yet, as arrays and, for one line at a time, as views that give Python's integers.
+        """
+        more = np.zeros(len(self.table.array) - len(self._blocks), np.int64)
+        self._blocks = np.concatenate([self._blocks, more])
+        self._room = np.concatenate([self._room, more])
+        self._blocks_of, self._room_of = memoryview(self._blocks), memoryview(self._room)
 
     def _take(self, line: int, count: int) -> None:
         if count > 0:
@@ -362,11 +368,11 @@ class PagedLayout:
         return ids
 
     def _hold(self, line: int, ids: np.ndarray) -> None:
-        held = int(self._blocks[line])
-        self.table.widen(held + len(ids))
-        self.table.array[line, held : held + len(ids)] = ids * self.grain
-        self._blocks[line] = held + len(ids)
-        self._room[line] += len(ids) * self.grain
+        held, count = self._blocks_of[line], len(ids)
+        self.table.widen(held + count)
+        self.table.array[line, held : held + count] = ids * self.grain
+        self._blocks_of[line] = held + count
+        self._room_of[line] += count * self.grain
 
     def _forget_evicted(self, ids: np.ndarray) -> None:
         """Blocks that came from the cache, the last of `ids`, still hold their old content."""
@@ -388,13 +394,15 @@ class PagedLayout:
             }
 
     def _written(self, line: int) -> int:
-        return int(self._blocks[line]) * self.grain - int(self._room[line])
+        return self._blocks_of[line] * self.grain - self._room_of[line]
 
     def _count(self, slots: int) -> int:
         return -(-slots // self.grain)
 
     def _ids(self, line: int) -> np.ndarray:
-        return self.table.array[line, : self._blocks[line]] // self.grain
+        """Block ids in logical order, int64 [blocks]."""
+        starts = self.table.array[line, : self._blocks_of[line]]
+        return np.floor_divide(starts, self.grain, dtype=np.int64)
 
     def _lines(self) -> np.ndarray:
         return np.array([self.table.row(r) for r in self._requests], np.int64)

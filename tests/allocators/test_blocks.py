@@ -112,6 +112,21 @@ class PoolMachine(RuleBasedStateMachine):
             with pytest.raises(AssertionError, match=rf"double free of \[{block}\]"):
                 self.pool.drop(np.array([block]))
 
+    @precondition(lambda self: any(self.holders))
+    @rule(data=st.data())
+    def drop_or_share_with_one_wrong_id(self, data: st.DataObject) -> None:
+        """Refused whole: the ids that were right keep their holders."""
+        ids = data.draw(st.sampled_from([ids for ids in self.holders if ids]))
+        wrong = data.draw(st.sampled_from([ids[0], *sorted(self.free)]))
+        at = data.draw(st.integers(0, len(ids)))
+        with pytest.raises(AssertionError, match="double free"):
+            self.pool.drop(np.array([*ids[:at], wrong, *ids[at:]], np.int64))
+        with pytest.raises(IndexError):
+            self.pool.drop(np.array([*ids, self.count], np.int64))
+        if wrong not in ids and wrong not in self.idle:
+            with pytest.raises(AssertionError, match=f"share of the free block {wrong}"):
+                self.pool.share(np.array([*self.idle, *ids, wrong], np.int64))
+
     @invariant()
     def agrees(self) -> None:
         self.pool.check()
@@ -164,6 +179,19 @@ def test_double_free_within_one_call() -> None:
     pool.take(1)
     with pytest.raises(AssertionError, match="double free"):
         pool.drop(np.array([0, 0]))
+
+
+def test_a_refused_drop_leaves_the_order_of_reuse() -> None:
+    """Blocks pushed before the fault is seen would be handed out while they are held."""
+    pool = BlockPool(6)
+    ids = pool.take(3)
+    pool.share(ids[2:])
+    for wrong in ([0, 1, 1], [0, 5, 1], [2, 0, 2], [0, 1, 2, 0, 1, 2]):
+        with pytest.raises(AssertionError, match="double free"):
+            pool.drop(np.array(wrong))
+    assert (pool.refs.tolist(), pool.free_blocks) == ([1, 1, 2, 0, 0, 0], 3)
+    assert pool.drop(ids).tolist() == [1, 0]
+    assert pool.take(5).tolist() == [0, 1, 3, 4, 5]
 
 
 def test_eviction_is_by_use_and_tail_first() -> None:

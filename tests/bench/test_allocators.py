@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kvviz.allocators.fits import FitAllocator
-from kvviz.bench.allocators import ABLE, StackLayout, holed, paged_layout, paged_trace
+from kvviz.bench.allocators import ABLE, holed
+from kvviz.bench.blocks import StackLayout, paged_layout, serve_in_turns
 from kvviz.bench.linear import LinearAllocator
 
 
 def test_both_serve_the_same_trace() -> None:
     """A ratio of two runs that did different work says nothing."""
-    ours, stack = (paged_trace(make, 512, 30) for make in (paged_layout, StackLayout))
+    ours, stack = serve_in_turns([paged_layout, StackLayout], 512, 30)
     assert (ours.tokens, ours.peak) == (stack.tokens, stack.peak)
     assert ours.tokens > 30 * 100 and 0.85 < ours.peak <= 1
 
@@ -24,7 +25,7 @@ def test_a_lost_token_is_noticed() -> None:
             super().append_each(list(ids)[1:])
 
     with pytest.raises(AssertionError):
-        paged_trace(Forgetful, 512, 5)
+        serve_in_turns([Forgetful], 512, 5)
 
 
 def test_pools_with_holes_are_alike() -> None:
