@@ -10,12 +10,14 @@ from typing import NamedTuple
 from kvviz.engine.engine import Engine
 from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
 from kvviz.engine.lanes import Lanes
+from kvviz.engine.orders import Orders
 from kvviz.live.hues import HueBook
 from kvviz.live.published import WINDOW, LaneView, Published, events_between
 from kvviz.records import QUEUED, Snapshot
 from kvviz.workloads.stream import Scaling
 
 _DECODED = 3  # steps decoded for a column of a short run, at most
+_ORDERS = 12  # such a part of the budget is for block tables
 _PARTS = 4  # the charts' window moves by such a part of it, not with every step
 
 
@@ -40,7 +42,9 @@ class Past:
 
     def __init__(self, names: list[str], budget_bytes: int = BUDGET_BYTES) -> None:
         self.hues = HueBook()
-        self.histories = {name: History(budget_bytes) for name in names}
+        orders = budget_bytes // _ORDERS
+        self.histories = {name: History(budget_bytes - orders) for name in names}
+        self.orders = {name: Orders(orders) for name in names}
         self._facts: deque[_Facts] = deque()
 
     @property
@@ -54,7 +58,8 @@ class Past:
 
     @property
     def nbytes(self) -> int:
-        return sum(history.nbytes for history in self.histories.values())
+        kept = (*self.histories.values(), *self.orders.values())
+        return sum(part.nbytes for part in kept)
 
     def add(self, lanes: Lanes) -> dict[str, Snapshot]:
         """Keep the step that was just made; the snapshots that were taken for it."""
@@ -62,6 +67,10 @@ class Past:
         self.hues.update(list(shots.values()))
         for name, shot in shots.items():
             self.histories[name].add(shot)
+            layout = lanes.engines[name].layout
+            self.orders[name].add(shot.step, layout, shot.seq_id.tolist(), shot.seq_used)
+        for orders in self.orders.values():
+            orders.forget(self.first)
         self._facts.append(_facts(lanes))
         while len(self._facts) > self.last - self.first + 1:
             self._facts.popleft()

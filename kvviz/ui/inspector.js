@@ -42,6 +42,12 @@ export class Inspector {
     if (request === null) this.hint();
   }
 
+  /* Ask anew, on a new connection. */
+  again() {
+    if (this.selected != null) this.select(this.selected);
+    else if (this.place) this.hole(this.place.lane, this.place.slot);
+  }
+
   clear() {
     this.bin = this.place = null;
     this.select(null);
@@ -128,7 +134,9 @@ export class Inspector {
           `${n(facts.pieces)} piece${facts.pieces === 1 ? "" : "s"}, since step ${n(facts.since)}` +
           (facts.refs > 1 ? `; blocks shared by up to ${n(facts.refs)}` : "")));
         box.append(places(facts, this.view.hover[name]));
-        if (facts.tensor) box.append(addresses(facts));
+        if (facts.order !== "token") box.append(el("p", "kv-quiet",
+          "Drawn in the order of the addresses: its block table of that step is no longer kept."));
+        if (facts.tensor) box.append(this.opened(addresses(facts)));
       }
       if (facts.place) box.append(el("p", "", `number ${n(facts.place)} in the queue, needs ${n(facts.need)} slots`));
       const life = el("ol", "kv-events");
@@ -152,6 +160,13 @@ export class Inspector {
       nodes.push(box);
     }
     this.facts.replaceChildren(...nodes);
+  }
+
+  /* The addresses are made anew with each answer: they stay open, or closed, as they were left. */
+  opened(details) {
+    details.open = Boolean(this.addresses);
+    details.ontoggle = () => { if (details.isConnected) this.addresses = details.open; };
+    return details;
   }
 
   emptiness(hole) {

@@ -39,11 +39,21 @@ _IDLE_SECONDS = 2.0
 _ANSWER_SECONDS = 10.0
 _OWN = (
     "live.js",
+    "scaffold.js",
+    "dom.js",
+    "status.js",
+    "words.js",
+    "tips.js",
+    "plots.js",
+    "bitmap.js",
+    "slots.js",
     "scrub.js",
     "inspector.js",
     "log.js",
     "link.js",
     "moments.js",
+    "cursor.js",
+    "keep.js",
     "picture.js",
     "live.css",
 )  # files beside this one
