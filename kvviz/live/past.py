@@ -37,6 +37,17 @@ class _Facts(NamedTuple):
     scaling: Scaling
 
 
+class Moment(NamedTuple):
+    """A kept step as a recording takes it. checks: made, failed, the step of the last one."""
+
+    step: int
+    shots: dict[str, Snapshot]
+    checks: dict[str, tuple[int, int, int]]
+    compared: int
+    equal: int
+    drawn: int
+
+
 class Past:
     """Belongs to the thread that steps the lanes. `budget_bytes` is for each lane."""
 
@@ -88,6 +99,15 @@ class Past:
         """The snapshots of a step, which is brought into what is kept."""
         step = min(max(step, self.first), self.last)
         return {name: history.at(step) for name, history in self.histories.items()}
+
+    def moment(self, step: int) -> Moment:
+        """What is kept of this step."""
+        facts = self._facts[step - self.last - 1]
+        checks = {
+            name: (lane.checks_made, lane.checks_failed, lane.checked_step)
+            for name, lane in facts.lanes.items()
+        }
+        return Moment(step, self.shots(step), checks, facts.compared, facts.equal, facts.drawn)
 
     def publication(self, lanes: Lanes, step: int, newest: Published) -> Published:
         """What `newest` was at this step (the nearest that is kept)."""

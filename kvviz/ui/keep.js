@@ -1,9 +1,13 @@
 /* The steps that are kept, as a recording: a file, and the recording page open at this step. */
 
 export class Keep {
-  constructor(view, button, node) {
-    Object.assign(this, { view, button, node });
+  constructor(view, bar, node) {
+    Object.assign(this, { view, node });
+    const button = document.createElement("button");
+    button.textContent = "Save recording";
+    button.title = "Save the steps that are kept as a recording that opens at the step shown";
     button.onclick = () => this.save();
+    bar.append(button);
   }
 
   async save() {

@@ -48,7 +48,7 @@ class View {
     this.link = new Link(this, this.find("link"), this.find("address"), this.find("copied"));
     this.moments = new Moments(this, this.find("moments"));
     this.parts = [new Words(this), this.tips, this.scrubber, this.inspector, this.log, this.link, this.moments,
-      new Keep(this, this.find("keep"), this.find("saved"))];
+      new Keep(this, this.find("past"), this.find("saved"))];
     this.cursor = new RunCursor(this);
     this.link.open(given);
     this.listen();

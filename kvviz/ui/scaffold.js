@@ -53,7 +53,6 @@ export function scaffold(parent, lanes, theme) {
       <label>colour by <select data-kv="colour"><option>request</option><option>state</option>
         <option>age</option></select></label>
       <button data-kv="link" title="A link to this view: step, settings, what is selected, theme">Copy link</button>
-      <button data-kv="keep" title="Save the steps that are kept as a recording, open at the step that is shown">Save recording</button>
       <button data-kv="tensors" hidden title="Make this run again on real tensors, up to this step">Run it on tensors</button>
       <span class="kv-chips" data-kv="chips"></span></div>
     <div class="kv-copied"><input readonly hidden data-kv="address" aria-label="Link to this step">

@@ -97,7 +97,7 @@ export class Status {
   /* Buttons that the server must hear. */
   buttons(on) {
     const loaded = on && this.frame && Object.keys(this.frame.lanes).length > 0;
-    for (const name of ["play", "one", "link", "keep"]) this.find(name).disabled = !loaded;
+    for (const name of ["play", "one", "link"]) this.find(name).disabled = !loaded;
     this.find("again").disabled = !on;
     if (this.frame && this.frame.state === "failed") this.find("play").disabled = this.find("one").disabled = true;
   }
