@@ -40,7 +40,7 @@ export class RunCursor {
       line.style.height = `${y._length}px`;
       line.toggleAttribute("data-left", at > x._length / 2);
       line.dataset.step = step;
-      line.firstChild.textContent = name === "pinned" ? "A" : step.toLocaleString("en");
+      line.firstChild.textContent = `${name === "pinned" ? "A: " : ""}${step.toLocaleString("en")}`;
     }
   }
 }

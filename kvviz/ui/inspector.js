@@ -14,7 +14,7 @@ export class Inspector {
         <button data-kv="finish" disabled title="It ends with its next token, in every lane">Finish it now</button>
         <label>slots <input type="number" min="1" value="1024" data-kv="slots"
           aria-label="Slots of the request to add"></label>
-        <button data-kv="add" title="It arrives in every lane at the next step">Add a request</button>
+        <button data-kv="add" disabled title="It arrives in every lane at the next step">Add a request</button>
         <span data-kv="queues"></span></div>
       <div class="kv-facts" data-kv="facts" aria-live="polite"></div>`;
     const find = (name) => node.querySelector(`[data-kv="${name}"]`);
@@ -101,7 +101,7 @@ export class Inspector {
     const here = this.about && this.about.request === this.selected && Object.values(this.about.lanes)
       .some((facts) => facts.state === "running" || facts.state === "waiting");
     this.finish.disabled = frame.past.looking || !here;
-    this.add.disabled = frame.past.looking;
+    this.add.disabled = frame.past.looking || frame.past.last < 0;
   }
 
   waiting(frame) {

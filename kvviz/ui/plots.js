@@ -25,6 +25,7 @@ export class Plots {
       if (!node || this.view.closed) continue;
       if (node.kvHeld) { node.kvWaiting = figure; continue; }
       await this.react(name, node, figure);
+      this.view.root.dataset.drawn = "";
       if (map) probe.maps += 1; else probe.charts += 1;
       if (map) probe.mapped = frame.step;
     }

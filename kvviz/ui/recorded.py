@@ -135,12 +135,10 @@ def pick(chosen: Chosen) -> int:
     asked = st.query_params.get("step", "") if chosen.kept else ""
     if asked.isascii() and asked.isdigit() and len(asked) < 13:
         shown = int(asked)
+    if "index" not in st.session_state:  # as a changing default it would make a new slider
+        st.session_state["index"] = last if shown < 0 else recording.at(shown)
     index = st.select_slider(
-        "Step",
-        range(last + 1),
-        value=last if shown < 0 else recording.at(shown),
-        format_func=lambda i: f"{steps[i]:,}",
-        key="index",
+        "Step", range(last + 1), format_func=lambda i: f"{steps[i]:,}", key="index"
     )
     if chosen.kept:
         st.query_params["step"] = str(steps[index])

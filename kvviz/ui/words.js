@@ -24,14 +24,20 @@ export class Words {
 
   verdict(frame) {
     const { find } = this.view;
-    if (frame.verdict) {
+    if (frame.state === "failed") {
+      find("verdict").dataset.tone = "alarm";
+      put(find("text"), frame.verdict ? `The engine stopped at step ${frame.step.toLocaleString("en")}.`
+        : "The engine could not start.");
+      put(find("detail"), frame.verdict ? "What is shown is its last picture." : "");
+    } else if (frame.verdict) {
       find("verdict").dataset.tone = frame.verdict.tone;
       put(find("text"), frame.verdict.text);
       put(find("detail"), frame.verdict.detail);
       this.speak(frame.verdict.text);
     } else {
-      put(find("text"), frame.state === "failed" ? "The engine could not start."
-        : frame.message || "Loading the model and the kernels…");
+      find("verdict").dataset.tone = "calm";
+      put(find("text"), frame.message || "Loading the model and the kernels…");
+      put(find("detail"), "");
     }
   }
 
