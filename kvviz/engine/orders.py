@@ -61,6 +61,7 @@ class Orders:
         self.budget_bytes = budget_bytes
         self.nbytes = 0
         self._piece = 1
+        self._step = -1
         self._lives: dict[int, _Life] = {}
         self._ended: deque[tuple[int, int]] = deque()  # last step, request
         self._last: dict[int, int] = {}
@@ -84,6 +85,7 @@ class Orders:
         for request in self._where.keys() - set(requests):
             self._last[request] = step - 1
             self._ended.append((step - 1, request))
+        self._step = step
         self._where = {request: i for i, request in enumerate(requests)}
         self._before = now, counts
         while self.nbytes > self.budget_bytes and self._ended:
@@ -102,6 +104,25 @@ class Orders:
     def forget(self, first: int) -> None:
         """Steps below this one are no longer kept elsewhere."""
         while self._ended and self._ended[0][0] < first:
+            self._drop()
+
+    def prepend(self, earlier: Orders) -> None:
+        """Take the tables of the same run's steps before the first one here."""
+        running = set(earlier._where)
+        ends = [*earlier._ended, *((earlier._step, r) for r in running - self._lives.keys())]
+        for request, life in earlier._lives.items():
+            own = self._lives.get(request)
+            if own is not None:  # its first change here is a whole table
+                self.nbytes -= own.nbytes
+                for at, (step, place) in enumerate(zip(own.steps, own.ats, strict=True)):
+                    begin = own.ends[at - 1] if at else 0
+                    life.add(step, place, np.array(own.pieces[begin : own.ends[at]], np.int32))
+            self._lives[request] = life
+            self.nbytes += life.nbytes
+        for step, request in reversed(ends):
+            self._ended.appendleft((step, request))
+            self._last.setdefault(request, step)
+        while self.nbytes > self.budget_bytes and self._ended:
             self._drop()
 
     def _note(self, step: int, request: int, at: int, starts: np.ndarray) -> None:

@@ -31,6 +31,7 @@ class View {
     this.base = data.base;
     this.version = data.version;
     this.lanes = data.lanes;
+    this.terms = data.terms || {};
     this.hover = {};
     this.probe = { frames: 0, bytes: 0, step: 0, state: "", ms: [], maps: 0, charts: 0 };
     this.theme = pageTheme();

@@ -32,16 +32,17 @@ export function scaffold(parent, lanes, theme) {
   root.className = "kv";
   root.dataset.theme = theme;
   const lane = (name) => `<section class="kv-card" data-kv="lane-${name}" aria-label="${name} lane">
-    <div class="kv-lane-head"><h3>${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
+    <div class="kv-lane-head"><h3 aria-level="2">${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
     <div class="kv-figures"></div>
     <div class="kv-plot kv-map" data-kv="map-${name}" role="img"></div>
     <div class="kv-key" data-kv="key-${name}"></div></section>`;
-  const chart = ([name, title, alt]) => `<section class="kv-card"><h4>${title}</h4>
+  const chart = ([name, title, alt]) => `<section class="kv-card"><h4 aria-level="2">${title}</h4>
     <div class="kv-key">${key(LANE_KEYS[name] ? LANE_KEYS[name](lanes) : KEYS[name])}</div>
     <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
-  const table = (at) => `<section class="kv-card"><h4></h4>
+  const table = (at) => `<section class="kv-card"><h4 aria-level="2"></h4>
     <table data-kv="numbers-${at}"><thead><tr></tr></thead><tbody></tbody></table></section>`;
   root.innerHTML = `
+    <h1 class="kv-visually-hidden">Live: one stream of requests, ${lanes.length} KV caches</h1>
     <div class="kv-verdict" data-kv="verdict" data-tone="calm">
       <p class="kv-text" data-kv="text">Loading the model and the kernels…</p>
       <p class="kv-detail" data-kv="detail"></p></div>

@@ -98,7 +98,7 @@ export class Status {
   buttons(on) {
     const loaded = on && this.frame && Object.keys(this.frame.lanes).length > 0;
     for (const name of ["play", "one", "link"]) this.find(name).disabled = !loaded;
-    this.find("again").disabled = !on;
+    this.find("again").disabled = this.find("tensors").disabled = this.find("past").inert = !on;
     if (this.frame && this.frame.state === "failed") this.find("play").disabled = this.find("one").disabled = true;
   }
 

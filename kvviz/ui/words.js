@@ -19,6 +19,7 @@ export class Words {
       this.view.root.style.setProperty(`--kv-c-${name}`, colour);
     }
     for (const [name, lane] of Object.entries(frame.lanes)) this.lane(name, lane);
+    for (const [name, words] of Object.entries(frame.said || {})) find(name).setAttribute("aria-label", words);
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
   }
 
@@ -61,7 +62,7 @@ export class Words {
     rows.forEach((row, i) => {
       const box = node.children[i];
       put(box.children[0], row.value);
-      put(box.children[1], row.name);
+      this.named(box.children[1], row.name);
       box.kvTip = explanation(row, lane);
     });
   }
@@ -77,7 +78,7 @@ export class Words {
       keep(body, Object.keys(rows).length, () => document.createElement("tr"));
       Object.entries(rows).forEach(([name, cells], i) => {
         row(body, i, [name, ...lanes], (cell, lane, j) => {
-          if (j === 0) { put(cell, name); return; }
+          if (j === 0) { this.named(cell, name); return; }
           const number = cells[lane];
           this.view.tips.explained(cell);
           put(cell, number.value);
@@ -86,6 +87,16 @@ export class Words {
         }, "td");
       });
     });
+  }
+
+  /* A number's name leads to its term. */
+  named(node, name) {
+    const anchor = this.view.terms[name];
+    if (!anchor) { put(node, name); return; }
+    const link = node.firstElementChild || node.appendChild(document.createElement("a"));
+    link.className = "kv-term";
+    link.href = `${this.view.base}terms#${anchor}`;
+    put(link, name);
   }
 
   speak(text) {

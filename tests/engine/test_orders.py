@@ -32,12 +32,16 @@ def truth(layout, request: int) -> list[int]:
     return list(range(slots.start, slots.stop)) if isinstance(slots, slice) else slots.tolist()
 
 
-def record(name: str, orders: Orders, steps: int = STEPS) -> list[dict[int, list[int]]]:
+def record(
+    name: str, orders: Orders, steps: int = STEPS, after: Orders | None = None, switch: int = 0
+) -> list[dict[int, list[int]]]:
+    """after: takes the steps from `switch` on."""
     lanes = build_lanes(small({"lanes": name, **BUSY}))
     engine, shown = lanes.engines[name], []
-    for _ in range(steps):
+    for step in range(1, steps + 1):
         lanes.step()
         shot = engine.snapshot()
+        orders = after if after is not None and step >= switch else orders
         orders.add(shot.step, engine.layout, shot.seq_id.tolist(), shot.seq_used)
         shown.append({request: truth(engine.layout, request) for request in shot.seq_id.tolist()})
     return shown
@@ -95,3 +99,18 @@ def test_an_unknown_request_has_no_order() -> None:
     record("paged", orders, 5)
     assert orders.slots(0, 0, 1) is None
     assert orders.slots(5, 10**6, 1) is None
+
+
+@pytest.mark.parametrize("name", ["paged", "scattered", "contiguous"])
+def test_earlier_steps_are_put_before(name: str) -> None:
+    """A link's run makes its newest step first; those behind it would have no order."""
+    first, orders = Orders(), Orders()
+    shown = record(name, first, STEPS, orders, 50)
+    orders.prepend(first)
+    for step, tables in enumerate(shown, 1):
+        for request, slots in tables.items():
+            assert told(orders, step, request, len(slots)) == slots, (step, request)
+    apart = orders.nbytes
+    orders.forget(STEPS)
+    assert orders.nbytes < apart / 2
+    assert told(orders, STEPS, *next((r, len(s)) for r, s in shown[-1].items())) is not None
