@@ -133,8 +133,7 @@ def test_events_lead_to_their_moment_and_moments_are_compared(visit: Open) -> No
     with one.context.expect_page() as opened:
         opens.click()
     page = opened.value
-    page.get_by_role("slider", name="Step").wait_for()
-    page.get_by_text(f"step {step} |").wait_for()
+    page.get_by_text(f"step {step} |").wait_for(timeout=60_000)
     assert page.get_by_role("slider", name="Step").get_attribute("aria-valuetext") == str(step)
     assert f"step={step}" in page.url
     assert one.errors == []
