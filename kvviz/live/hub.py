@@ -14,6 +14,7 @@ from kvviz.caches.budget import PoolBudget
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
 from kvviz.errors import CapacityError
+from kvviz.live.kept import Shelf
 from kvviz.live.runner import LiveRunner
 
 GRACE_SECONDS = 20.0
@@ -32,6 +33,7 @@ class Hub:
         budget: PoolBudget | None = None,
     ) -> None:
         self.budget = budget or PoolBudget.of_host()
+        self.shelf = Shelf()
         self._grace, self._limit = grace, limit
         self._runners: dict[str, LiveRunner] = {}
         self._endings: dict[str, threading.Timer] = {}

@@ -8,6 +8,7 @@ import numpy as np
 
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
+from kvviz.engine.orders import Orders
 from kvviz.live.past import Past
 from kvviz.metrics import holes
 from kvviz.records import HOLE, Event, Snapshot
@@ -24,7 +25,9 @@ def request_facts(lanes: Lanes, past: Past, step: int, request: int) -> dict[str
     """{lane: what the request is, was and holds there}; empty where a lane never saw it."""
     shots = past.shots(step)
     return {
-        name: _in_lane(lanes.engines[name], shot, request, newest=shot.step == past.last)
+        name: _in_lane(
+            lanes.engines[name], past.orders[name], shot, request, shot.step == past.last
+        )
         for name, shot in shots.items()
     }
 
@@ -98,7 +101,9 @@ def cause(event: Event) -> str:
     return f"{numbers}: {why}" if why else numbers
 
 
-def _in_lane(engine: Engine, shot: Snapshot, request: int, newest: bool) -> dict[str, Any]:
+def _in_lane(
+    engine: Engine, orders: Orders, shot: Snapshot, request: int, newest: bool
+) -> dict[str, Any]:
     life = [e for e in engine.recorder.events if e.request == request and e.step < shot.step]
     facts: dict[str, Any] = {
         "state": _state(shot, request, life),
@@ -121,9 +126,9 @@ def _in_lane(engine: Engine, shot: Snapshot, request: int, newest: bool) -> dict
             "held_bytes": int(shot.seq_held[i]) * shot.slot_bytes,
             "since": int(shot.seq_since[i]),
         }
-        facts |= _place(engine, shot, request, newest)
+        facts |= _place(shot, request, orders.slots(shot.step, request, written))
         if newest:
-            facts |= _tensors(engine, facts["runs"])
+            facts |= _tensors(engine, request, facts["runs"])
     waiting = np.flatnonzero(shot.waiting_id == request)
     if len(waiting):
         facts |= {"place": int(waiting[0]) + 1, "need": int(shot.waiting_need[waiting[0]])}
@@ -141,16 +146,14 @@ def _state(shot: Snapshot, request: int, life: list[Event]) -> str:
     return {"finish": "finished", "drop": "turned away"}.get(life[-1].kind, "waiting")
 
 
-def _place(engine: Engine, shot: Snapshot, request: int, newest: bool) -> dict[str, Any]:
-    """Runs of slots, as (first token, first slot, slots): in the order of the tokens now, in
-    the order of the addresses for a past step, for block tables are not kept."""
+def _place(shot: Snapshot, request: int, slots: np.ndarray | None) -> dict[str, Any]:
+    """Runs of slots, as (first token, first slot, slots): in the order of the tokens, or in that
+    of the addresses where the block table of then is no longer kept."""
     c = shot.columns
     mine = c.owner == request
     refs = int(c.refs[mine].max()) if mine.any() else 1
-    if newest and engine.layout.holds(request):
-        slots = engine.layout.slots(request)
-        order = np.arange(slots.start, slots.stop) if isinstance(slots, slice) else slots
-        runs, by = _runs(np.asarray(order), shot.grain if shot.paged else 0), "token"
+    if slots is not None:
+        runs, by = _runs(slots, shot.grain if shot.paged else 0), "token"
     else:
         token = np.cumsum(c.used[mine]) - c.used[mine]
         runs = np.stack([token, c.start[mine], c.used[mine]], axis=1)
@@ -176,7 +179,7 @@ def _runs(slots: np.ndarray, block: int) -> np.ndarray:
     return np.stack([first, slots[first], np.diff([*first, len(slots)])], axis=1)
 
 
-def _tensors(engine: Engine, runs: list[list[int]]) -> dict[str, Any]:
+def _tensors(engine: Engine, request: int, runs: list[list[int]]) -> dict[str, Any]:
     """Where the first slots lie in the process's memory; nothing when dry."""
     store = getattr(engine.forward, "store", None)
     if store is None or not store.nbytes:
@@ -184,6 +187,8 @@ def _tensors(engine: Engine, runs: list[list[int]]) -> dict[str, Any]:
     view = store.view  # [L, 2, slots, H_kv, d_h]
     size, steps = view.element_size(), view.stride()
     base = view.data_ptr()
+    slots = engine.layout.slots(request)  # of mapped memory: its addresses, not its frames
+    first = np.arange(slots.start, slots.stop) if isinstance(slots, slice) else slots
     return {
         "tensor": {
             "base": hex(base),
@@ -192,7 +197,7 @@ def _tensors(engine: Engine, runs: list[list[int]]) -> dict[str, Any]:
             "slot_step": steps[2] * size,
             "value_offset": steps[1] * size,
             "layer_step": steps[0] * size,
-            "addresses": [hex(base + slot * steps[2] * size) for _, slot, _ in runs],
+            "addresses": [hex(base + int(first[token]) * steps[2] * size) for token, *_ in runs],
         }
     }
 

@@ -10,12 +10,14 @@ from typing import NamedTuple
 from kvviz.engine.engine import Engine
 from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
 from kvviz.engine.lanes import Lanes
+from kvviz.engine.orders import Orders
 from kvviz.live.hues import HueBook
 from kvviz.live.published import WINDOW, LaneView, Published, events_between
 from kvviz.records import QUEUED, Snapshot
 from kvviz.workloads.stream import Scaling
 
 _DECODED = 3  # steps decoded for a column of a short run, at most
+_ORDERS = 12  # such a part of the budget is for block tables
 _PARTS = 4  # the charts' window moves by such a part of it, not with every step
 
 
@@ -35,12 +37,25 @@ class _Facts(NamedTuple):
     scaling: Scaling
 
 
+class Moment(NamedTuple):
+    """A kept step as a recording takes it. checks: made, failed, the step of the last one."""
+
+    step: int
+    shots: dict[str, Snapshot]
+    checks: dict[str, tuple[int, int, int]]
+    compared: int
+    equal: int
+    drawn: int
+
+
 class Past:
     """Belongs to the thread that steps the lanes. `budget_bytes` is for each lane."""
 
     def __init__(self, names: list[str], budget_bytes: int = BUDGET_BYTES) -> None:
         self.hues = HueBook()
-        self.histories = {name: History(budget_bytes) for name in names}
+        orders = budget_bytes // _ORDERS
+        self.histories = {name: History(budget_bytes - orders) for name in names}
+        self.orders = {name: Orders(orders) for name in names}
         self._facts: deque[_Facts] = deque()
 
     @property
@@ -54,7 +69,8 @@ class Past:
 
     @property
     def nbytes(self) -> int:
-        return sum(history.nbytes for history in self.histories.values())
+        kept = (*self.histories.values(), *self.orders.values())
+        return sum(part.nbytes for part in kept)
 
     def add(self, lanes: Lanes) -> dict[str, Snapshot]:
         """Keep the step that was just made; the snapshots that were taken for it."""
@@ -62,6 +78,10 @@ class Past:
         self.hues.update(list(shots.values()))
         for name, shot in shots.items():
             self.histories[name].add(shot)
+            layout = lanes.engines[name].layout
+            self.orders[name].add(shot.step, layout, shot.seq_id.tolist(), shot.seq_used)
+        for orders in self.orders.values():
+            orders.forget(self.first)
         self._facts.append(_facts(lanes))
         while len(self._facts) > self.last - self.first + 1:
             self._facts.popleft()
@@ -79,6 +99,15 @@ class Past:
         """The snapshots of a step, which is brought into what is kept."""
         step = min(max(step, self.first), self.last)
         return {name: history.at(step) for name, history in self.histories.items()}
+
+    def moment(self, step: int) -> Moment:
+        """What is kept of this step."""
+        facts = self._facts[step - self.last - 1]
+        checks = {
+            name: (lane.checks_made, lane.checks_failed, lane.checked_step)
+            for name, lane in facts.lanes.items()
+        }
+        return Moment(step, self.shots(step), checks, facts.compared, facts.equal, facts.drawn)
 
     def publication(self, lanes: Lanes, step: int, newest: Published) -> Published:
         """What `newest` was at this step (the nearest that is kept)."""

@@ -47,6 +47,7 @@ class Replay:
             drawn=clock.drawn,
             scaling=manifest.scaling,
             hues=dict(self._hues),
+            changes=tuple(step for step in manifest.changes if step <= clock.step),
         )
 
 

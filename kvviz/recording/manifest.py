@@ -21,7 +21,8 @@ _LONGEST = 400  # characters of a name or text that a page shows
 class Manifest:
     """`every`: steps from one recorded snapshot to the next. `dropped`: steps of the series that
     were not kept, by lane. `report`: the numbers of the whole run, as `kvviz run --json` writes
-    them. `when` is UTC, ISO 8601."""
+    them. `when` is UTC, ISO 8601. `shown`: the step to open it at, -1 for the last one.
+    `changes`: steps at which a run was changed by hand."""
 
     config: RunConfig
     device: str
@@ -33,6 +34,8 @@ class Manifest:
     scaling: Scaling
     dropped: dict[str, int]
     report: dict[str, Any]
+    shown: int = -1
+    changes: tuple[int, ...] = ()
     kvviz: str = __version__
     members: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -65,6 +68,8 @@ def read_manifest(text: bytes) -> Manifest:
         scaling=Scaling(**{f.name: _of(scaling, f.name, int) for f in fields(Scaling)}),
         dropped={lane: _of(found["dropped"], lane, int) for lane in _of(found, "dropped", dict)},
         report=_of(found, "report", dict),
+        shown=_of({"shown": -1, **found}, "shown", int),
+        changes=_steps(found.get("changes", [])),
         kvviz=_of(found, "kvviz", str),
         members=_of(found, "members", dict),
     )
@@ -77,6 +82,12 @@ def _of(where: Mapping[str, Any], name: str, kind: type) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST:
         raise RecordingError(f"The recording's {name} is longer than {_LONGEST} characters.")
     return value
+
+
+def _steps(found: Any) -> tuple[int, ...]:
+    if not isinstance(found, list) or not all(type(step) is int for step in found):
+        raise RecordingError("The recording's manifest has no changes of the right kind.")
+    return tuple(found)
 
 
 def _config(found: Mapping[str, Any]) -> RunConfig:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
-from kvviz.engine.recorder import FIELDS
+from kvviz.engine.recorder import FIELDS, Series
 from kvviz.errors import RecordingError
 from kvviz.recording.files import MAX_UNPACKED_BYTES, pack
 from kvviz.recording.lane_tape import LaneTape
@@ -70,30 +70,46 @@ class Tape:
 
         report: the numbers of the run where the caller has them already.
         """
-        lanes = self._lanes
         if not self._clock["step"]:
             self._snap()  # shorter than `every`: the last step is better than none
-        members = {"clock.parquet": write_table(CLOCK, self._clock)}
-        dropped = {}
-        for name, engine in lanes.engines.items():
-            series = engine.recorder.series()
-            dropped[name] = series.dropped
-            columns = {field: getattr(series, field) for field in FIELDS}
-            tables = self._tapes[name].close(columns, self._events[name])
-            members |= {f"{name}/{table}.parquet": data for table, data in tables.items()}
-        manifest = Manifest(
-            config=replace(lanes.config, lanes=",".join(lanes.engines)),
-            device=device,
-            machine=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            when=datetime.now(UTC).isoformat(timespec="seconds"),
-            every=self.every,
-            recorded=len(self._clock["step"]),
-            stream_hash=lanes.stream.hash,
-            scaling=lanes.stream.scaling,
-            dropped=dropped,
-            report=report or run_report(lanes, device),
-        )
-        return pack(manifest, members)
+        manifest = manifest_of(self._lanes, device, self.every, report)
+        series = {name: e.recorder.series() for name, e in self._lanes.engines.items()}
+        return packed(manifest, self._clock, self._tapes, series, self._events)
+
+
+def manifest_of(
+    lanes: Lanes, device: str, every: int = 1, report: dict[str, Any] | None = None
+) -> Manifest:
+    """What the lanes say of themselves now; `packed` adds what the file holds."""
+    return Manifest(
+        config=replace(lanes.config, lanes=",".join(lanes.engines)),
+        device=device,
+        machine=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        every=every,
+        recorded=0,
+        stream_hash=lanes.stream.hash,
+        scaling=lanes.stream.scaling,
+        dropped={},
+        report=report or run_report(lanes, device),
+    )
+
+
+def packed(
+    manifest: Manifest,
+    clock: dict[str, array],
+    tapes: dict[str, LaneTape],
+    series: dict[str, Series],
+    events: dict[str, list[Event]],
+) -> bytes:
+    """The file. events: those after the last recorded step."""
+    members = {"clock.parquet": write_table(CLOCK, clock)}
+    for name, tape in tapes.items():
+        columns = {field: getattr(series[name], field) for field in FIELDS}
+        tables = tape.close(columns, events[name])
+        members |= {f"{name}/{table}.parquet": data for table, data in tables.items()}
+    dropped = {name: one.dropped for name, one in series.items()}
+    return pack(replace(manifest, recorded=len(clock["step"]), dropped=dropped), members)
 
 
 def _events_since(engine: Engine, step: int) -> list[Event]:

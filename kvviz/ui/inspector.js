@@ -14,7 +14,7 @@ export class Inspector {
         <button data-kv="finish" disabled title="It ends with its next token, in every lane">Finish it now</button>
         <label>slots <input type="number" min="1" value="1024" data-kv="slots"
           aria-label="Slots of the request to add"></label>
-        <button data-kv="add" title="It arrives in every lane at the next step">Add a request</button>
+        <button data-kv="add" disabled title="It arrives in every lane at the next step">Add a request</button>
         <span data-kv="queues"></span></div>
       <div class="kv-facts" data-kv="facts" aria-live="polite"></div>`;
     const find = (name) => node.querySelector(`[data-kv="${name}"]`);
@@ -40,6 +40,12 @@ export class Inspector {
     this.view.send({ select: request });
     this.view.mark();
     if (request === null) this.hint();
+  }
+
+  /* Ask anew, on a new connection. */
+  again() {
+    if (this.selected != null) this.select(this.selected);
+    else if (this.place) this.hole(this.place.lane, this.place.slot);
   }
 
   clear() {
@@ -95,7 +101,7 @@ export class Inspector {
     const here = this.about && this.about.request === this.selected && Object.values(this.about.lanes)
       .some((facts) => facts.state === "running" || facts.state === "waiting");
     this.finish.disabled = frame.past.looking || !here;
-    this.add.disabled = frame.past.looking;
+    this.add.disabled = frame.past.looking || frame.past.last < 0;
   }
 
   waiting(frame) {
@@ -128,7 +134,9 @@ export class Inspector {
           `${n(facts.pieces)} piece${facts.pieces === 1 ? "" : "s"}, since step ${n(facts.since)}` +
           (facts.refs > 1 ? `; blocks shared by up to ${n(facts.refs)}` : "")));
         box.append(places(facts, this.view.hover[name]));
-        if (facts.tensor) box.append(addresses(facts));
+        if (facts.order !== "token") box.append(el("p", "kv-quiet",
+          "Drawn in the order of the addresses: its block table of that step is no longer kept."));
+        if (facts.tensor) box.append(this.opened(addresses(facts)));
       }
       if (facts.place) box.append(el("p", "", `number ${n(facts.place)} in the queue, needs ${n(facts.need)} slots`));
       const life = el("ol", "kv-events");
@@ -152,6 +160,13 @@ export class Inspector {
       nodes.push(box);
     }
     this.facts.replaceChildren(...nodes);
+  }
+
+  /* The addresses are made anew with each answer: they stay open, or closed, as they were left. */
+  opened(details) {
+    details.open = Boolean(this.addresses);
+    details.ontoggle = () => { if (details.isConnected) this.addresses = details.open; };
+    return details;
   }
 
   emptiness(hole) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -16,10 +16,11 @@ from kvviz.live.replayed import Replay
 from kvviz.recording.files import SUFFIX, unpack
 from kvviz.recording.tape import Tape
 from kvviz.ui.frames import charts, head, maps, stamp, tables
+from kvviz.ui.server import hub
 from kvviz.views.theme import THEMES, Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
-UPLOAD, MAKE = "A file", "Made here"
+UPLOAD, MAKE, KEPT = "A file", "Made here", "Live run"
 STEPS = (100, 300, 600, 1000, 2000)
 TITLES = {
     "time": "Free vs admissible, over the last steps",
@@ -38,20 +39,39 @@ _TONES = {"alarm": "red", "tight": "orange", "calm": "gray"}
 
 @dataclass(frozen=True)
 class Chosen:
-    """A recording to look at, and its file."""
+    """A recording to look at, and its file. kept: it has a link, which names the step too."""
 
     replay: Replay
     data: bytes
     name: str
+    kept: bool = False
 
 
 def choose() -> Chosen | None:
     """What the sidebar names; None while nothing was given, or it can't be read (it says why)."""
+    kept = st.query_params.get("kept")
+    sources = (KEPT, UPLOAD, MAKE) if kept else (UPLOAD, MAKE)
     with st.sidebar:
-        source = st.radio("Recording", (UPLOAD, MAKE), key="source", horizontal=True)
-        if source == UPLOAD:
-            return _uploaded()
-        return _made()
+        source = st.radio("Recording", sources, key="source", horizontal=True)
+        if source == KEPT:
+            return _kept(kept or "")
+        return _uploaded() if source == UPLOAD else _made()
+
+
+def _kept(name: str) -> Chosen | None:
+    """One that was saved on the live page, as long as the server has it."""
+    found = hub().shelf.get(name)
+    if found is None:
+        st.warning(
+            "This recording is no longer on the server: it keeps the last few. Ask for the file, "
+            "or save the run again on the live page."
+        )
+        return None
+    file = found.name + SUFFIX
+    st.caption("Saved on the live page. The address leads others to it, and to the step.")
+    st.download_button("Download the recording", found.data, file, key="save", on_click="ignore")
+    chosen = _read(found.data, file)
+    return replace(chosen, kept=True) if chosen else None
 
 
 def _uploaded() -> Chosen | None:
@@ -106,13 +126,23 @@ def _read(data: bytes, name: str) -> Chosen | None:
 
 def pick(chosen: Chosen) -> int:
     """The recorded step to look at, as an index."""
-    steps = chosen.replay.recording.steps.tolist()
+    recording = chosen.replay.recording
+    steps = recording.steps.tolist()
     if len(steps) == 1:
         return 0
     last = len(steps) - 1
-    return st.select_slider(
-        "Step", range(last + 1), value=last, format_func=lambda i: f"{steps[i]:,}", key="index"
+    shown = recording.manifest.shown
+    asked = st.query_params.get("step", "") if chosen.kept else ""
+    if asked.isascii() and asked.isdigit() and len(asked) < 13:
+        shown = int(asked)
+    if "index" not in st.session_state:  # as a changing default it would make a new slider
+        st.session_state["index"] = last if shown < 0 else recording.at(shown)
+    index = st.select_slider(
+        "Step", range(last + 1), format_func=lambda i: f"{steps[i]:,}", key="index"
     )
+    if chosen.kept:
+        st.query_params["step"] = str(steps[index])
+    return index
 
 
 def offer_report(chosen: Chosen) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import streamlit as st
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -28,7 +28,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kvviz.errors import KvvizError
 from kvviz.live import log as events
 from kvviz.live.hub import Hub
+from kvviz.live.kept import keep
 from kvviz.live.runner import THREAD_NAME
+from kvviz.recording.files import SUFFIX
 from kvviz.ui.files import WRITERS
 from kvviz.ui.viewer import Viewer
 
@@ -39,11 +41,21 @@ _IDLE_SECONDS = 2.0
 _ANSWER_SECONDS = 10.0
 _OWN = (
     "live.js",
+    "scaffold.js",
+    "dom.js",
+    "status.js",
+    "words.js",
+    "tips.js",
+    "plots.js",
+    "bitmap.js",
+    "slots.js",
     "scrub.js",
     "inspector.js",
     "log.js",
     "link.js",
     "moments.js",
+    "cursor.js",
+    "keep.js",
     "picture.js",
     "live.css",
 )  # files beside this one
@@ -74,6 +86,8 @@ def routes() -> list[BaseRoute]:
         WebSocketRoute("/kvviz/live/{token}", live_channel),
         Route("/kvviz/assets/{name}", asset),
         Route("/kvviz/events/{token}.{kind}", download),
+        Route("/kvviz/keep/{token}", keep_run, methods=["POST"]),
+        Route("/kvviz/kept/{name}.kvviz", kept_file),
         Route("/kvviz/status", status),
     ]
 
@@ -129,6 +143,42 @@ async def download(request: Request) -> Response:
     )
 
 
+async def keep_run(request: Request) -> Response:
+    """The steps that a session's run keeps, as a recording on the shelf: its name and steps."""
+    runner = hub().by_token(request.path_params["token"])
+    step = request.query_params.get("step", "")
+    if runner is None or not _same_origin(request):
+        return Response("no such run", status_code=404, media_type="text/plain")
+    shown = int(step) if step.isascii() and step.isdigit() and len(step) < 13 else 0
+    try:
+        made = await asyncio.to_thread(keep, runner, shown)
+        name = hub().shelf.put(made)
+    except KvvizError as error:
+        return Response(str(error), status_code=503, media_type="text/plain")
+    return JSONResponse(
+        {
+            "id": name,
+            "first": made.first,
+            "last": made.last,
+            "shown": made.shown,
+            "bytes": len(made.data),
+        }
+    )
+
+
+async def kept_file(request: Request) -> Response:
+    """A recording from the shelf."""
+    kept = hub().shelf.get(request.path_params["name"])
+    if kept is None:
+        words = "This recording is no longer kept. Save the run again."
+        return Response(words, status_code=404, media_type="text/plain")
+    return Response(
+        kept.data,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{kept.name}{SUFFIX}"'},
+    )
+
+
 @lru_cache(maxsize=1)
 def asset_version() -> str:
     """Changes when the component's files or plotly do; part of their addresses."""
@@ -144,10 +194,13 @@ def asset_version() -> str:
 async def live_channel(socket: WebSocket) -> None:
     """Frames out; orders and acknowledgements in. Ends with the viewer or its runner."""
     runner = hub().by_token(socket.path_params["token"])
-    if runner is None or not _same_origin(socket):
-        await socket.close(code=4404 if runner is None else 4403)
+    if not _same_origin(socket):
+        await socket.close(code=4403)
         return
     await socket.accept()
+    if runner is None:  # a browser is told the code of an open channel only
+        await socket.close(code=4404)
+        return
     viewer = Viewer(runner)
     listener = asyncio.create_task(_listen(socket, viewer))
     try:
@@ -176,10 +229,10 @@ async def _listen(socket: WebSocket, viewer: Viewer) -> None:
             viewer.obey(words)
 
 
-def _same_origin(socket: WebSocket) -> bool:
-    """This route is outside Streamlit's own origin check."""
-    origin = socket.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == socket.headers.get("host")
+def _same_origin(asked: HTTPConnection) -> bool:
+    """These routes are outside Streamlit's own origin check."""
+    origin = asked.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == asked.headers.get("host")
 
 
 @lru_cache(maxsize=len(_KINDS))

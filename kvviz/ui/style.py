@@ -12,7 +12,7 @@ ICON = Path(__file__).with_name("icon.png")  # a local file: nothing is fetched 
 
 _CSS = """<style>
 .stMainBlockContainer { padding: 2.5rem 1.2rem 1rem; }
-[data-testid=stHeader] { background: transparent; height: 2.4rem; min-height: 2.4rem; }
+[data-testid=stHeader] { height: 2.4rem; min-height: 2.4rem; }
 [data-testid=stSidebarHeader] { height: 2.4rem; padding: .4rem .8rem 0; margin: 0; }
 [data-testid=stSidebarUserContent] { padding: 0 1rem 1rem; }
 [data-testid=stSidebar] [data-testid=stVerticalBlock] { gap: .35rem; }

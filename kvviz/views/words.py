@@ -80,6 +80,8 @@ def _elsewhere(snapshots: Mapping[str, Snapshot], name: str, request: int) -> st
 
 def _nobody_refused(snapshots: Mapping[str, Snapshot]) -> str:
     """No head is held back by memory now; who waits for something else, who was turned away."""
+    if all(not s.counters.arrived and s.free == s.capacity for s in snapshots.values()):
+        return "No request has arrived yet: all slots are free."
     for name, snapshot in snapshots.items():
         if snapshot.counters.waiting:
             return (

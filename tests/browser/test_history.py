@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
 from tests.browser.conftest import Visit
 
 Open = Callable[..., Visit]
 VIEW = "document.querySelector('.kv').parentElement.kvView"
 LANES = ("contiguous", "paged")
+CURSOR = "((name) => Number(document.querySelector(`[data-kv=cursor-${name}]`)?.dataset.step))"
+AT_CURSOR = """() => {
+  const line = document.querySelector('[data-kv=cursor-shown]').getBoundingClientRect();
+  const area = document.querySelector('[data-kv=run] .nsewdrag').getBoundingClientRect();
+  return [line.left - area.left, area.width];
+}"""
+BREAK = f"""() => {{
+  window.kvSocket = window.WebSocket;
+  window.WebSocket = class {{
+    constructor() {{ setTimeout(() => this.onclose({{ code: 1006 }}), 20); }}
+    close() {{}}
+  }};
+  {VIEW}.socket.close();
+}}"""
 GHOST_AT = f"""() => {{
   const hover = {VIEW}.hover.contiguous, plot = document.querySelector('[data-kv=map-contiguous]');
   const box = plot.querySelector('.nsewdrag').getBoundingClientRect(), y = plot._fullLayout.yaxis;
@@ -86,6 +101,7 @@ def test_events_lead_to_their_moment_and_moments_are_compared(visit: Open) -> No
     one.until("() => /^\\d+ of \\d+/.test(document.querySelector('[data-kv=log-count]').innerText)")
     row = one.page.locator("[data-kv=log-rows] tr").last
     row.wait_for()
+    assert one.text("state") == "paused"
     step, request = int(row.locator("td").first.inner_text()), row.locator("td").nth(3).inner_text()
     row.locator("button").press("Enter")
     one.until(f"() => window.__kvviz.looking && window.__kvviz.step === {step}")
@@ -98,8 +114,63 @@ def test_events_lead_to_their_moment_and_moments_are_compared(visit: Open) -> No
     )
     one.page.get_by_label("whole run of").select_option("contiguous")
     one.until("() => !!document.querySelector('[data-kv=run]').kvBitmap")
+    one.until(f"() => {CURSOR}('shown') === {step} && {CURSOR}('pinned') === 260")
+    drawn = one.page.evaluate("() => document.querySelector('[data-kv=run]').kvImage.source")
     box = one.page.locator("[data-kv=run] .nsewdrag")
     box.scroll_into_view_if_needed()
     box.click(position={"x": 12, "y": 60})
-    one.until(f"() => window.__kvviz.step < {step}")
+    one.until(f"() => window.__kvviz.step < {step} && {CURSOR}('shown') === window.__kvviz.step")
+    left, width = one.page.evaluate(AT_CURSOR)
+    assert abs(left - 12) < 1 + width / 261  # on the step that was clicked
+    assert drawn == one.page.evaluate(
+        "() => document.querySelector('[data-kv=run]').kvImage.source"
+    )
+
+    step = one.probe("step")
+    one.page.get_by_role("button", name="Save recording").click()
+    opens = one.page.get_by_role("link", name=f"Open at step {step}")
+    opens.wait_for()
+    with one.context.expect_page() as opened:
+        opens.click()
+    page = opened.value
+    page.get_by_text(f"step {step} |").wait_for(timeout=60_000)
+    assert page.get_by_role("slider", name="Step").get_attribute("aria-valuetext") == str(step)
+    assert f"step={step}" in page.url
+    assert one.errors == []
+
+
+def test_a_link_holds_the_view(visit: Open) -> None:
+    """A colleague would see the step, but other colours, other panels, another zoom, and search."""
+    asked = {
+        "pin": "200",
+        "whole": "paged",
+        "colour": "state",
+        "log": "refuse_fragmented_",
+        "zoom": "map-paged_0_64_20_4*time_100_200_0_5000",
+        "hole": "paged_8191",
+        "embed_options": "dark_theme",
+    }
+    address = "/?step=260&" + "&".join(f"{name}={value}" for name, value in asked.items())
+    one = visit(address, color_scheme="light")
+    one.until("() => document.querySelector('[data-kv=run]').kvBitmap && window.__kvviz.charts > 4")
+    one.until(f"() => {CURSOR}('pinned') === 200 && {CURSOR}('shown') === 260")
+    one.until("() => document.querySelectorAll('[data-kv=log-rows] tr').length > 2")
+    assert one.page.evaluate(
+        "() => [document.querySelector('[data-kv=map-paged]')._fullLayout.xaxis.range,"
+        " document.querySelector('[data-kv=time]')._fullLayout.xaxis.range]"
+    ) == [[0, 64], [100, 200]]
+    assert "paged: " in one.text("facts")
+    assert one.page.locator("[data-kv=colour]").input_value() == "state"
+    assert one.page.evaluate("() => document.querySelector('.kv').dataset.theme") == "dark"
+    again = parse_qs(urlsplit(one.page.evaluate(f"() => {VIEW}.link.address()")).query)
+    assert again == {"step": ["260"]} | {name: [value] for name, value in asked.items()}
+
+    one.page.evaluate(BREAK)
+    one.page.get_by_text("The connection to the engine is lost; trying again.").wait_for()
+    assert one.text("state") == "not connected"
+    assert one.page.get_by_role("button", name="Play").is_disabled()
+    one.page.evaluate("() => { window.WebSocket = window.kvSocket; }")
+    one.page.get_by_role("button", name="Try now").click()
+    one.until("() => document.querySelector('.kv').dataset.state === 'paused'")
+    assert one.page.locator("[data-kv=said]").inner_text() == ""
     assert one.errors == []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kvviz.build import Backend, build_lanes
+from kvviz.engine.orders import Orders
 from kvviz.live import log
 from kvviz.live.inspect import differences, hole_facts, request_facts
 from kvviz.live.past import Past
@@ -51,11 +52,39 @@ def test_a_past_step_knows_nothing_of_later() -> None:
     before = request_facts(lanes, past, event.step, event.request)["paged"]
     after = request_facts(lanes, past, event.step + 1, event.request)["paged"]
     assert (before["state"], after["state"]) == ("running", "finished")
-    assert before["order"] == "address"
+    assert before["order"] == "token"
     shot = past.shots(event.step)["paged"]
     mine = shot.columns.owner == event.request
-    assert shot.columns.start[mine].tolist() == [slot for _, slot, _ in before["runs"]]
+    assert shot.columns.start[mine].tolist() == sorted(slot for _, slot, _ in before["runs"])
     assert all(told["step"] <= event.step for told in before["life"])
+
+
+def test_the_order_of_a_past_step_is_that_of_its_tokens() -> None:
+    """The lines from tokens to blocks would cross, or not, by chance."""
+    lanes, past = made(steps=60)
+    engine, then = lanes.engines["paged"], lanes.step_count
+    tables = {s.request.id: engine.layout.slots(s.request.id) for s in engine.scheduler.running}
+    for _ in range(20):
+        lanes.step()
+        past.add(lanes)
+    assert {s.request.id for s in engine.scheduler.running} != set(tables)
+    crossed = 0
+    for request, slots in tables.items():
+        facts = request_facts(lanes, past, then, request)["paged"]
+        drawn = [slot + i for _, slot, size in facts["runs"] for i in range(size)]
+        assert (facts["order"], drawn) == ("token", slots.tolist())
+        crossed += drawn != sorted(drawn)
+    assert crossed
+
+
+def test_without_its_table_a_request_is_told_by_addresses() -> None:
+    """A made-up order would look like a true one."""
+    lanes, past = made(steps=60)
+    request = int(past.shots(30)["paged"].seq_id[0])
+    past.orders = {name: Orders() for name in past.orders}
+    facts = request_facts(lanes, past, 30, request)["paged"]
+    starts = [slot for _, slot, _ in facts["runs"]]
+    assert (facts["order"], starts) == ("address", sorted(starts))
 
 
 def test_who_waits_and_who_is_unknown() -> None:

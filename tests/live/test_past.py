@@ -88,7 +88,7 @@ def test_a_step_that_is_gone_shows_the_nearest() -> None:
     """Scrubbing on a small budget would fail."""
     lanes, past, shown = record(400, budget=30_000)
     assert past.first > 1
-    assert past.nbytes <= 60_000
+    assert past.nbytes <= 63_000  # the block tables of who runs are kept beside the budget
     assert past.first == past.publication(lanes, 0, NONE).step
     assert shown[-1].step == past.publication(lanes, 9999, NONE).step
 

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from kvviz.live.kept import Kept
 from kvviz.recording.files import unpack
+from kvviz.ui.server import hub
 from tests.recording.made import recorded
+from tests.recording.test_damage import with_manifest
 
 PAGE = "pages/recording.py"
 
 
 @pytest.fixture
-def page(root, monkeypatch) -> AppTest:
+def linked(root, monkeypatch) -> Callable[..., AppTest]:
+    """`linked(step="31")`: the page as after a visit with that address."""
     monkeypatch.chdir(root)
-    return AppTest.from_file(str(root / PAGE), default_timeout=60).run()
+
+    def visit(**address: str) -> AppTest:
+        page = AppTest.from_file(str(root / PAGE), default_timeout=60)
+        for name, value in address.items():
+            page.query_params[name] = value
+        return page.run()
+
+    return visit
+
+
+@pytest.fixture
+def page(linked) -> AppTest:
+    return linked()
 
 
 def upload(page: AppTest, data: bytes) -> AppTest:
@@ -26,6 +43,10 @@ def upload(page: AppTest, data: bytes) -> AppTest:
 
 def specs(page: AppTest) -> list[dict]:
     return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+def shown_at(data: bytes, step: int) -> bytes:
+    return with_manifest(data, lambda manifest: manifest.update(shown=step))
 
 
 def quiet(page: AppTest) -> bool:
@@ -61,6 +82,30 @@ def test_the_slider_picks_the_step(page: AppTest) -> None:
     assert late != [spec["layout"] for spec in specs(page)]
     assert any("step 31" in c.value for c in page.caption)
     assert any(f"free **{made.snapshots['paged'][30].free:,}**" in c.value for c in page.caption)
+
+
+def test_a_live_run_opens_at_the_step_of_its_link(linked) -> None:
+    """The link under a saved run would lead to its end, and the address to another step."""
+    page = linked(kept=hub().shelf.put(Kept(recorded(120).data, 1, 120, 30)), step="31")
+    assert quiet(page)
+    assert page.select_slider(key="index").value == 30
+    assert any("step 31" in c.value for c in page.caption)
+    page.select_slider(key="index").set_value(44).run()
+    assert any("step 45" in c.value for c in page.caption)
+    assert page.query_params["step"] == "45"
+
+
+def test_a_file_opens_at_the_step_that_it_names(page: AppTest) -> None:
+    made = unpack(recorded(120).data)
+    upload(page, shown_at(recorded(120).data, 77))
+    assert made.manifest.shown == -1
+    assert page.select_slider(key="index").value == 76
+
+
+def test_a_run_that_is_not_kept_any_more_is_told(linked) -> None:
+    page = linked(kept="forgotten")
+    assert quiet(page)
+    assert "no longer on the server" in page.warning[0].value
 
 
 @pytest.mark.parametrize("data", [b"no recording", recorded(120).data[:5000]])

@@ -20,6 +20,7 @@ import kvviz.ui.server as server
 from kvviz.caches.budget import PoolBudget
 from kvviz.live.hub import Hub
 from kvviz.live.runner import LiveRunner
+from kvviz.recording.files import unpack
 from tests.live.support import dry, until
 
 
@@ -111,9 +112,9 @@ def test_the_version_of_the_assets_is_stable():
 def test_an_unknown_token_is_sent_away(client, runner):
     """A guess would open somebody's run, or the browser would try for ever."""
     for token in ("nobody", runner.token[:-1], runner.token + "x"):
-        assert refused(client, token) == 4404
+        assert ended(client, token) == 4404
     runner.close()
-    assert refused(client, runner.token) == 4404
+    assert ended(client, runner.token) == 4404
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,35 @@ def test_frames_come_only_when_asked_for(client, runner):
         newest = runner.latest().version
         second = socket.frame(ready=True)
     assert second["version"] >= newest
+
+
+def test_a_run_is_saved_and_handed_out(client, runner):
+    """The link to the recording would lead nowhere."""
+    runner.pause()
+    until(lambda: runner.latest().state == "paused")
+    told = client.post(f"/kvviz/keep/{runner.token}?step=2").json()
+    assert (told["first"], told["last"], told["shown"]) == (1, runner.latest().last, 2)
+    file = client.get(f"/kvviz/kept/{told['id']}.kvviz")
+    assert len(file.content) == told["bytes"]
+    assert unpack(file.content).manifest.shown == 2
+    named = f'filename="kvviz-steps1-{told["last"]}.kvviz"'
+    assert named in file.headers["content-disposition"]
+
+
+def test_a_run_is_saved_for_its_own_page_only(client, runner):
+    """A guess, or another page in the visitor's browser, would read a run or fill the shelf."""
+    foreign = {"origin": "http://evil.example"}
+    assert client.post("/kvviz/keep/nobody?step=2").status_code == 404
+    assert client.post(f"/kvviz/keep/{runner.token}", headers=foreign).status_code == 404
+    assert client.get(f"/kvviz/keep/{runner.token}").status_code == 405
+    assert client.get("/kvviz/kept/nothing.kvviz").status_code == 404
+
+
+def test_a_run_that_is_still_empty_says_why_it_is_not_saved(client, hub):
+    empty = hub.lease("b", dry, 0)
+    until(lambda: empty.latest().state == "paused")
+    answer = client.post(f"/kvviz/keep/{empty.token}?step=x")
+    assert (answer.status_code, answer.text[:21]) == (503, "No step was made yet.")
 
 
 def test_no_frame_before_the_first_ready(client, runner):
@@ -379,14 +409,24 @@ class connect:
         self._session.__exit__(*error)
 
 
-def refused(client: TestClient, token: str, origin: str | None = None) -> int:
+def refused(client: TestClient, token: str, origin: str) -> int:
     """The code that the channel is closed with before it opens."""
-    headers = {"origin": origin} if origin else {}
+    headers = {"origin": origin}
     with (
         pytest.raises(WebSocketDisconnect) as closed,
         client.websocket_connect(f"/kvviz/live/{token}", headers=headers),
     ):
         pass
+    return closed.value.code
+
+
+def ended(client: TestClient, token: str) -> int:
+    """The code of a channel that opens and is closed at once: browsers see no other code."""
+    with (
+        pytest.raises(WebSocketDisconnect) as closed,
+        client.websocket_connect(f"/kvviz/live/{token}") as socket,
+    ):
+        socket.receive_bytes()
     return closed.value.code
 
 

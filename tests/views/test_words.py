@@ -80,6 +80,14 @@ def test_a_head_that_just_got_room():
     assert told.detail == "Paged has served it already."
 
 
+def test_an_empty_run_says_so():
+    """Nothing has arrived, and the page would speak of requests that have their place."""
+    empty = [(4500, 0, HOLE)]
+    shots = {"contiguous": snapshot(empty), "paged": snapshot(empty, grain=16)}
+    told = verdict(shots, NOBODY)
+    assert (told.tone, told.text) == ("calm", "No request has arrived yet: all slots are free.")
+
+
 def test_nothing_waits():
     """A calm run would ring an alarm."""
     shots = {"contiguous": snapshot(TORN), "paged": snapshot(PAGES, grain=16)}
