@@ -41,7 +41,8 @@ class Layout(Protocol):
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
     slots), `maintain()` (compaction once a step), `compact()` (close the holes now), `extras()`
     (what only this layout counts), `cached_slots()` (free slots that keep their content). One that
-    says `swaps = False` has its victims computed anew.
+    says `swaps = False` has its victims computed anew; where `single` is True a request gets one
+    unit of `grain` slots and no more.
     """
 
     capacity: int

@@ -171,6 +171,7 @@ class Engine:
             counters=self.counters(),
             dropped_id=np.array(s.ledger.turned_away, np.int64),
             extras={**getattr(layout, "extras", dict)(), **self._resident()},
+            single=getattr(layout, "single", False),
         )
 
     def close(self) -> None:
