@@ -177,12 +177,17 @@ class Scheduler:
         self.ledger.preempted += 1
         self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
         if not self._swap_out(victim):
-            self.ledger.recomputed += victim.written
-            victim.recomputed += victim.written
+            self._recompute(victim, victim.written)
+            victim.lost = max(victim.lost, victim.written)
         self.layout.release(victim.request.id)
         victim.written, victim.admitted = 0, -1
         victim.preemptions += 1
         self.waiting.appendleft(victim)
+
+    def _recompute(self, sequence: Sequence, tokens: int) -> None:
+        """So many tokens of a victim have to be computed again; below 0: they were found."""
+        self.ledger.recomputed += tokens
+        sequence.recomputed += tokens
 
     def _swap_out(self, victim: Sequence) -> bool:
         """Copy what is written to host memory; False: by policy, or there is no room."""
@@ -228,6 +233,9 @@ class Scheduler:
         self.ledger.note("admit", sequence.request.id, verdict)
         if verdict.moved:
             self._moved(sequence, verdict)
+        found = min(verdict.cached, sequence.lost) - sequence.swapped
+        if found > 0:
+            self._recompute(sequence, -found)
         if sequence.swapped:
             self._swap_in(sequence, verdict)
         else:

@@ -195,6 +195,22 @@ def test_swap_that_memory_still_holds_is_taken_from_there() -> None:
     assert served.scheduler.host.free == served.scheduler.host.capacity
 
 
+@pytest.mark.parametrize(("sharing", "recomputed"), [(False, 30), (True, 6)])
+def test_what_is_found_again_is_not_recomputed(sharing: bool, recomputed: int) -> None:
+    """Eight blocks of 8, four for each of two. When the older writes its 33rd token, the younger
+    leaves with 30 written and 31 known. It comes back to three full blocks that are still there:
+    tokens 0 to 23 are found, 24 to 29 computed a second time, and 30 for the first."""
+    spy = Spy()
+    changes = {"paged.block_size": 8, "paged.prefix_sharing": sharing}
+    served = lane("paged", 64, changes, spy)
+    served.submit([request(0, 27, 8), request(1, 25, 8)])
+    drain(served)
+    assert [(e.request, e.slots) for e in events(served, "preempt")] == [(1, 30)]
+    assert served.counters().recomputed == recomputed
+    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    assert written == (27 + 8 - 1) + (25 + 8 - 1) + recomputed
+
+
 def test_samples_start_from_the_parents_slots() -> None:
     """The prompt is written once for all four, and each answers with its own tokens."""
     spy = Spy()
@@ -305,3 +321,38 @@ def test_all_get_through(name: str, changes: dict[str, Any], crowd: list[Request
     assert served.layout.free == getattr(served.layout, "usable", 64)
     assert served.scheduler.host.free == served.scheduler.host.capacity
     assert served.counters().dropped == 0
+
+
+@settings(max_examples=80)
+@given(changes=POLICIES, crowd=crowds(), watermark=st.sampled_from([0.0, 0.3]))
+def test_who_reserves_its_limit_never_gives_way(
+    changes: dict[str, Any], crowd: list[Request], watermark: float
+) -> None:
+    """With admission by limit a sample finds no block for the copy of the prompt's last one, or
+    for its output, and somebody is preempted who was promised everything."""
+    served = lane(
+        "paged", 64, {**changes, "paged.admission": "limit", "paged.watermark": watermark}
+    )
+    served.submit(crowd)
+    while not served.idle:
+        assert served.step_count < 4000, f"{served.outstanding} requests are left"
+        served.step()
+        served.layout.check()
+        assert not served.scheduler.ledger.preempted
+    assert served.finished == sum(r.samples for r in crowd if r.id not in ids(served, "drop"))
+    assert served.layout.free == served.layout.usable
+
+
+@settings(max_examples=60)
+@given(changes=POLICIES, crowd=crowds())
+def test_what_is_written_twice_is_counted_as_recomputed(
+    changes: dict[str, Any], crowd: list[Request]
+) -> None:
+    """Tokens of the batches beyond those that the requests need once are those computed again;
+    what is found in memory, or copied from the host, is in no batch."""
+    spy = Spy()
+    served = lane("paged", 64, changes, spy)
+    served.submit([replace(r, samples=1, shared=()) for r in crowd])
+    drain(served)
+    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    assert written == sum(r.life for r in crowd) + served.counters().recomputed
