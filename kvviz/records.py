@@ -164,8 +164,7 @@ class Counters:
     recomputed: tokens of preempted requests to compute again, less those that memory still had when
     the request came back. cached: tokens found in memory; copied: slots copied on write; swapped:
     slots copied to host memory and back; bypassed: times a request was admitted past a head that
-    waits;
-    passes: times that the model ran, at least once in a step that writes tokens.
+    waits; passes: times that the model ran, at least once in a step that writes tokens.
     """
 
     arrived: int = 0

@@ -105,6 +105,10 @@ class PagedLayout:
     def question(self, request: Request, tokens: int) -> Verdict:
         return self._judge(request, tokens, self._hits(request, tokens))
 
+    def question_return(self, request: Request, tokens: int, back: int) -> Verdict:
+        """`question` for one of whose tokens `back` come from host memory all at once."""
+        return self._judge(request, tokens, self._hits(request, tokens), back)
+
     def admit(self, request: Request, tokens: int) -> Verdict:
         hits = self._hits(request, tokens)
         verdict = self._judge(request, tokens, hits)
@@ -301,11 +305,11 @@ class PagedLayout:
         free = self._pool.free_blocks
         return free if not self._requests else max(0, free - self._watermark)
 
-    def _judge(self, request: Request, tokens: int, hits: np.ndarray) -> Verdict:
+    def _judge(self, request: Request, tokens: int, hits: np.ndarray, back: int = 0) -> Verdict:
         """Hits that others hold need no free block; cached ones do, for they count as free."""
         ask = self.need(request, tokens)
-        if self._admission == "chunk" and len(hits):
-            known = len(hits) * self.grain
+        known = max(len(hits) * self.grain, back)
+        if self._admission == "chunk" and known:
             ask = self._count(min(tokens, known + self._chunk)) * self.grain
         held = int((self._pool.refs[hits] > 0).sum()) if len(hits) else 0
         need = ask - held * self.grain

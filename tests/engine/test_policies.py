@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,16 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.forward import Chunk, DryForward
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
-from kvviz.records import CAPACITY, QUEUED, SIBLINGS, FreedBlocks, Request, SwappedIn, SwappedOut
+from kvviz.records import (
+    CAPACITY,
+    QUEUED,
+    SIBLINGS,
+    FreedBlocks,
+    Request,
+    SwappedIn,
+    SwappedOut,
+    Verdict,
+)
 from tests.helpers import engine, events, ids, request, run_steps
 from tests.strategies import requests
 
@@ -356,3 +366,40 @@ def test_what_is_written_twice_is_counted_as_recomputed(
     drain(served)
     written = sum(chunk.count for batch in spy.batches for chunk in batch)
     assert written == sum(r.life for r in crowd) + served.counters().recomputed
+
+
+def test_a_swapped_head_asks_for_all_that_comes_back() -> None:
+    """64 slots, two of 10 + 40 - 1. With 32 each the younger leaves with 33 known; a step later the
+    older holds 34 of 64. The younger's first chunk of 3 would fit in the 30 that are free, but it
+    must come back whole: the page says capacity, as the scheduler does."""
+    changes = {"engine.preemption": "swap", "engine.chunk": 3, "paged.admission": "chunk"}
+    served = lane("paged", 64, {**changes, "memory.context": 64})
+    served.submit([request(0, 10, 40), request(1, 10, 40)])
+    while not served.scheduler.ledger.preempted:
+        served.step()
+    served.step()
+    head = served.scheduler.waiting[0]
+    assert (head.request.id, head.swapped, head.tokens) == (1, 32, 33)
+    assert served.layout.question(head.request, head.tokens).admitted
+    assert served.snapshot().head == Verdict(CAPACITY, 33, 30, 30)
+    drain(served)
+    assert served.finished == 2
+
+
+@BOTH
+@settings(max_examples=60)
+@given(changes=POLICIES, crowd=crowds())
+def test_the_verdict_shown_is_the_one_the_head_would_get(
+    name: str, changes: dict[str, Any], crowd: list[Request]
+) -> None:
+    """The page shows a head as admitted that waits, or as refused that would get its slots."""
+    served = lane(name, 64, changes)
+    served.submit(crowd)
+    while not served.idle and served.step_count < 400:
+        served.step()
+        shown = served.snapshot().head
+        if shown is None:
+            continue
+        other = deepcopy(served.scheduler)
+        verdict, _ = other._enter(other.waiting[0], 256)
+        assert (shown.kind, shown.need) == (verdict.kind, verdict.need)
