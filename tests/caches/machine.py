@@ -223,7 +223,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _append_at_once(self, grow: list[int]) -> bool:
         expected = self.reference.append_each(grow)
         before = self._everything()
-        written = {r: self.layout.written(r) for r in grow}
+        written = {r: self._told(r) for r in grow}
         rows = [self.layout.table.row(r) for r in grow]
         done = self.layout.append_each(np.array(rows, np.int64))
         assert expected in (None, done)
