@@ -161,9 +161,10 @@ class Event(NamedTuple):
 class Counters:
     """Totals since the start of the run. `refused` counts requests by their first refusal.
 
-    cached: prompt tokens found in memory; copied: slots copied on write; swapped: slots copied
-    to host memory and back; bypassed: times a request was admitted past a head that waits;
-    passes: times that the model ran, at least once in a step that writes tokens.
+    recomputed: tokens of preempted requests to compute again, less those that memory still had when
+    the request came back. cached: tokens found in memory; copied: slots copied on write; swapped:
+    slots copied to host memory and back; bypassed: times a request was admitted past a head that
+    waits; passes: times that the model ran, at least once in a step that writes tokens.
     """
 
     arrived: int = 0
@@ -215,6 +216,7 @@ class Snapshot:
     """The memory of one lane at one step: the one type that goes from backend to view.
 
     grain: smallest unit a request can get (1, or the block size); paged: any free unit will do.
+    single: a request gets one unit and no more, and has it alone (a buffer of its own).
     admissible: the largest request that would be admitted now, without any move.
     seq_*: a row for each running request, in the order of admission: id, slots written,
     slots at the end of its life, slots reserved now, prompt length, step of admission.
@@ -243,6 +245,7 @@ class Snapshot:
     counters: Counters
     dropped_id: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     extras: Mapping[str, float] = field(default_factory=dict)
+    single: bool = False
 
     @property
     def free(self) -> int:

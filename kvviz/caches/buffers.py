@@ -28,6 +28,7 @@ class BuffersLayout:
     """See `caches.layout.Layout`. Slots behind the last whole buffer are never used."""
 
     paged = True
+    single = True
     copies_on_write = False
 
     def __init__(self, config: RunConfig) -> None:

@@ -12,7 +12,7 @@ will do. Either way a request is refused only when cells run short.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +21,6 @@ from kvviz.caches.halving import place_batch
 from kvviz.caches.layout import AddressTable, Entry, Journal, classify
 from kvviz.config import RunConfig
 from kvviz.records import ADMITTED, HOLE, Columns, Freed, Request, Verdict
-
-
-@dataclass(slots=True)
-class _Holding:
-    written: int
-    claimed: int
 
 
 class _Holes(NamedTuple):
@@ -63,10 +57,12 @@ class CellsLayout:
         self.table = AddressTable(piece=1, width=64)
         self._owner = np.full(self.capacity, HOLE, np.int64)
         self._used = 0
-        self._held: dict[int, _Holding] = {}
-        self._claims: list[tuple[int, int]] = []
+        self._requests: set[int] = set()
+        # By line of the table: whose it is, cells written, and cells claimed by this step
+        self._who, self._written, self._waits = np.zeros((3, len(self.table.array)), np.int64)
+        self._claims: list[tuple[int, int]] = []  # (line, cells)
         self._claimed = 0
-        self._holes = _holes(self._owner)
+        self._found: _Holes | None = None
         self._journal: Journal = []
         self.reconfigure(config)
 
@@ -98,66 +94,85 @@ class CellsLayout:
         """Nothing is claimed yet: cells are claimed by the tokens that a step writes."""
         verdict = self.question(request, tokens)
         if verdict.admitted:
-            self._held[request.id] = _Holding(0, 0)
+            self._requests.add(request.id)
             self.table.open(request.id)
+            line = self.table.row(request.id)
+            if line >= len(self._who):
+                more = np.zeros((3, len(self.table.array) - len(self._who)), np.int64)
+                columns = np.stack([self._who, self._written, self._waits])
+                self._who, self._written, self._waits = np.concatenate([columns, more], axis=1)
+            self._who[line], self._written[line], self._waits[line] = request.id, 0, 0
         return verdict
 
     def append(self, request_id: int, count: int) -> Verdict:
-        holding = self._held[request_id]
-        if count > self.free:
+        free = self.free
+        if count > free:
             return self._verdict(count)
-        holding.claimed += count
         if count:
-            self._claims.append((request_id, count))
-        self._claimed += count
-        return Verdict(ADMITTED, count, self.free, self.admissible)
+            line = self.table.row(request_id)
+            self._waits[line] += count
+            self._claims.append((line, count))
+            self._claimed += count
+        return Verdict(ADMITTED, count, free - count, self.admissible)
+
+    def append_each(self, lines: np.ndarray) -> bool:
+        """One more token for each of these lines of the table, or False and nothing is changed:
+        cells run short."""
+        if len(lines) > self.free:
+            return False
+        self._waits[lines] += 1
+        self._claims += zip(lines.tolist(), repeat(1))
+        self._claimed += len(lines)
+        return True
 
     def place(self) -> list[int]:
         """Give all claims their cells, in the order in which they were claimed.
 
         The sizes of the parts in which they found a place, together the number of tokens claimed.
         """
-        count, claims = self._claimed, self._claims
-        if not count:
+        if not self._claimed:
             return []
-        cells, parts = self._find(count)
-        self._owner[cells] = np.repeat([r for r, _ in claims], [n for _, n in claims])
-        at = 0
-        for request_id, size in claims:
-            holding = self._held[request_id]
-            self.table.put(request_id, holding.written, cells[at : at + size], size)
-            holding.written += size
-            holding.claimed -= size
-            at += size
-        self._used += count
+        cells, parts = self._find(self._claimed)
+        lines, counts = np.array(self._claims, np.int64).T
+        line, first = np.repeat(lines, counts), np.cumsum(counts) - counts
+        # A line that claims twice goes on where its first claim ends
+        at = self._written[lines] + _claimed_before(lines, counts)
+        token = np.repeat(at - first, counts) + np.arange(len(cells))
+        self.table.widen(int(token.max()) + 1)
+        self.table.array[line, token] = cells
+        self._owner[cells] = self._who[line]
+        np.add.at(self._written, lines, counts)
+        self._waits[lines] = 0
+        self._used += len(cells)
         self._claims, self._claimed = [], 0
-        self._holes = _holes(self._owner)
+        self._found = None
         return parts
 
     def release(self, request_id: int) -> None:
+        line = self.table.row(request_id)
         cells = np.sort(self.slots(request_id))
-        holding = self._held.pop(request_id)
+        self._requests.remove(request_id)
         self.table.close(request_id)
-        if holding.claimed:
-            self._claims = [claim for claim in self._claims if claim[0] != request_id]
-            self._claimed -= holding.claimed
+        if self._waits[line]:
+            self._claims = [claim for claim in self._claims if claim[0] != line]
+            self._claimed -= int(self._waits[line])
         self._owner[cells] = HOLE
-        self._used -= holding.written
-        self._holes = _holes(self._owner)
+        self._used -= len(cells)
+        self._written[line] = self._waits[line] = 0
+        self._found = None
         self._journal += [Freed(*run) for run in _runs(cells).tolist()]
 
     def slots(self, request_id: int) -> np.ndarray:
         return self.table.array[self.table.row(request_id), : self.written(request_id)].copy()
 
     def written(self, request_id: int) -> int:
-        return self._held[request_id].written
+        return int(self._written[self.table.row(request_id)])
 
     def holds(self, request_id: int) -> bool:
-        return request_id in self._held
+        return request_id in self._requests
 
     def held(self, request_id: int) -> int:
-        holding = self._held[request_id]
-        return holding.written + holding.claimed
+        return self.written(request_id) + int(self._waits[self.table.row(request_id)])
 
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)
@@ -177,7 +192,7 @@ class CellsLayout:
     def check(self) -> None:
         owned = int(np.count_nonzero(self._owner != HOLE))
         holes = int(self._holes.rows[:, 1].sum())
-        written = sum(holding.written for holding in self._held.values())
+        written = int(self._written.sum())
         broken = "the accounting is broken:"
         assert self._used == owned, f"{broken} {self._used} cells used, {owned} have an owner"
         assert owned == written, f"{broken} {owned} cells have an owner, {written} are written"
@@ -185,14 +200,22 @@ class CellsLayout:
             f"{broken} holes of {holes} + {self._used} used != {self.capacity} cells"
         )
         claims = sum(count for _, count in self._claims)
-        claimed = sum(holding.claimed for holding in self._held.values())
+        claimed = int(self._waits.sum())
         assert self._claimed == claims == claimed, (
             f"{broken} {self._claimed} cells claimed, {claims} in the list, {claimed} by requests"
         )
         owner = np.full(self.capacity, HOLE, np.int64)
-        for request_id in self._held:
+        for request_id in self._requests:
             owner[self.slots(request_id)] = request_id
         assert np.array_equal(owner, self._owner), "owners and address tables disagree"
+
+    @property
+    def _holes(self) -> _Holes:
+        """Looked for when they are asked for, once after any number of releases: a pass over all
+        cells."""
+        if self._found is None:
+            self._found = _holes(self._owner)
+        return self._found
 
     def _verdict(self, need: int) -> Verdict:
         """Never `fragmented`: in parts of 1 a batch fits wherever cells are free."""
@@ -205,5 +228,18 @@ class CellsLayout:
             return np.flatnonzero(self._owner == HOLE)[:count], [count]
         placement = place_batch(self._holes.rows, count, self._batch)
         assert not placement.left, f"{count} free cells were promised, {placement.left} are missing"
-        cells = [np.arange(region.start, region.end) for region in placement.regions]
-        return np.concatenate(cells), placement.parts
+        start, size = np.array(placement.regions, np.int64).T
+        return np.repeat(start - (np.cumsum(size) - size), size) + np.arange(count), placement.parts
+
+
+def _claimed_before(lines: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Cells that the same line claims earlier in the list, int64 [claims]."""
+    order = np.argsort(lines, kind="stable")
+    ends = np.cumsum(counts[order])
+    first = np.diff(lines[order], prepend=-1) != 0
+    before = ends - counts[order]
+    found = np.empty_like(before)
+    found[order] = before - np.repeat(
+        before[first], np.diff(np.flatnonzero(first), append=len(lines))
+    )
+    return found

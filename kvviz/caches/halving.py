@@ -40,14 +40,20 @@ def place_batch(holes: Sequence[Region] | np.ndarray, count: int, batch: int) ->
     attempts, left = 0, count
     while left and batch:
         part = min(batch, left)
-        attempts += 1
-        fitting = size >= part
-        if not fitting.any():
+        fitting = np.flatnonzero(size >= part)
+        if not len(fitting):
+            attempts += 1
             batch //= 2
             continue
-        hole = fitting.argmax()
-        regions.append(Region(int(start[hole]), part))
-        start[hole] += part
-        size[hole] -= part
-        left -= part
+        # First fit with one size of part empties the fitting holes one after the other
+        parts = size[fitting] // part
+        taken = np.clip(left // part - (np.cumsum(parts) - parts), 0, parts)
+        many = int(taken.sum())
+        at = np.arange(many) - np.repeat(np.cumsum(taken) - taken, taken)
+        first = np.repeat(start[fitting], taken) + at * part
+        regions += [Region(cell, part) for cell in first.tolist()]
+        start[fitting] += taken * part
+        size[fitting] -= taken * part
+        attempts += many
+        left -= many * part
     return Placement([region.size for region in regions], attempts, regions, left)

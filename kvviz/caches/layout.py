@@ -39,9 +39,11 @@ class Layout(Protocol):
 
     Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
-    slots), `maintain()` (compaction once a step), `compact()` (close the holes now), `extras()`
-    (what only this layout counts), `cached_slots()` (free slots that keep their content). One that
-    says `swaps = False` has its victims computed anew.
+    slots), `question_return(request, tokens, back)` (of a request that comes back from host memory,
+    where admission may ask for less than all its tokens), `maintain()` (compaction once a step),
+    `compact()` (close the holes now), `extras()` (what only this layout counts), `cached_slots()`
+    (free slots that keep their content). One that says `swaps = False` has its victims computed
+    anew; where `single` is True a request gets one unit of `grain` slots and no more.
     """
 
     capacity: int

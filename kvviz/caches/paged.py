@@ -9,7 +9,9 @@ will do, so a refusal is never `fragmented`; what paging wastes is the tail of e
 last block.
 
 Blocks are shared by ref count: among the samples of one prompt, and, with prefix sharing, among
-requests whose prompts begin alike. A shared block that is written to is copied first.
+requests whose prompts begin alike. A shared block that is written to is copied first. With
+`limit`, what the samples will need is held from the admission of their prompt on, and each has its
+copy of the prompt's last block when it starts: nobody who is admitted runs short of blocks.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class PagedLayout:
         self._blocks = self._room = _NONE
         self._lengthen()
         self._forked = False
+        self._promised: dict[int, int] = {}  # {request: its last blocks, held for its samples}
         self._shared_tails: dict[int, int] = {}  # {block written in part, of several: slots}
         self._journal: Journal = []
         self.reconfigure(config)
@@ -93,13 +96,17 @@ class PagedLayout:
 
     def need(self, request: Request, tokens: int) -> int:
         if self._admission == "limit":
-            tokens = max(tokens, request.prompt_len + request.limit - 1)
-        elif self._admission == "chunk":
+            return (self._own(request, tokens) + self._for_samples(request, tokens)) * self.grain
+        if self._admission == "chunk":
             tokens = min(tokens, self._chunk)
         return self._count(tokens) * self.grain
 
     def question(self, request: Request, tokens: int) -> Verdict:
         return self._judge(request, tokens, self._hits(request, tokens))
+
+    def question_return(self, request: Request, tokens: int, back: int) -> Verdict:
+        """`question` for one of whose tokens `back` come from host memory all at once."""
+        return self._judge(request, tokens, self._hits(request, tokens), back)
 
     def admit(self, request: Request, tokens: int) -> Verdict:
         hits = self._hits(request, tokens)
@@ -113,11 +120,16 @@ class PagedLayout:
             self._room_of[line] = 0
             verdict = verdict._replace(cached=len(hits) * self.grain)
         if self._admission == "limit":
-            self._take(line, self._count(self.need(request, tokens)) - len(hits))
+            more = self._for_samples(request, tokens)
+            self._take(line, self._own(request, tokens) + more - len(hits))
+            if more:
+                self._promised[request.id] = more
         return verdict
 
     def append(self, request_id: int, count: int) -> Verdict:
         line, grain = self.table.row(request_id), self.grain
+        if self._promised and self._written(line) >= self._requests[request_id].prompt_len:
+            self._give_up_promise(request_id, line)  # who found no turn computes the prompt anew
         room = self._room_of[line]
         written = self._blocks_of[line] * grain - room
         copied = self._shared_tail(line, written) if count and self._shared_tails else 0
@@ -138,7 +150,7 @@ class PagedLayout:
     def append_each(self, lines: np.ndarray) -> bool:
         """One more token for each of these lines of the table, or False and nothing is changed:
         blocks run short, or a block must be copied first."""
-        if self._chains is not None or self._shared_tails:
+        if self._chains is not None or self._shared_tails or self._promised:
             return False
         room = self._room[lines]
         full = (room == 0).nonzero()[0]
@@ -157,29 +169,43 @@ class PagedLayout:
         return True
 
     def fork(self, parent_id: int, child: Request) -> Verdict:
-        """A sample of the same prompt: it shares every block that the parent has written."""
+        """A sample of the same prompt: it shares every block that the parent has written. With
+        admission by `limit` it gets its own copy of the last one, and all that it will need."""
         parent = self.table.row(parent_id)
         written = self._written(parent)
-        shared = self._ids(parent)[: self._count(written)]
-        more = 0
-        if self._admission == "limit":
-            more = self._count(self.need(child, written)) - len(shared)
-        if more > self._grantable:
+        full, tail = divmod(written, self.grain)
+        last = max(written, child.prompt_len + child.limit - 1)
+        copies = self._admission == "limit" and last > written
+        more = self._count(last) - full if copies else 0
+        promised = more <= self._promised.get(parent_id, 0)
+        if more > self._grantable and not promised:
             return Verdict(CAPACITY, more * self.grain, self.free, self.admissible)
+        shared = self._ids(parent)[: full if copies else self._count(written)]
+        source = int(self.table.array[parent, full]) if copies and tail else 0
         line = self._open(child)
         self._forked = True
         self._pool.share(shared)
         self._hold(line, shared)
-        if written % self.grain:
-            self._shared_tails[int(shared[-1])] = written % self.grain
-        self._take(line, more)
+        if promised and more:
+            self._hold(line, self._cut(parent, more))
+            self._keep_promise(parent_id, more)
+        else:
+            self._take(line, more)
         self._room_of[line] = self._blocks_of[line] * self.grain - written
-        return Verdict(ADMITTED, more * self.grain, self.free, self.admissible, cached=written)
+        copied = tail if copies else 0
+        if copied:
+            target = int(self.table.array[line, full])
+            self._journal.append(Move(source, target, copied, child.id))
+        elif tail:
+            self._shared_tails[int(shared[-1])] = tail
+        verdict = Verdict(ADMITTED, more * self.grain, self.free, self.admissible, moved=copied)
+        return verdict._replace(cached=written - copied)
 
     def release(self, request_id: int) -> None:
         line = self.table.row(request_id)
         freed = self._pool.drop(self._ids(line))
         self._blocks_of[line] = self._room_of[line] = 0
+        self._promised.pop(request_id, None)
         if self._shared_tails:
             self._settle_tails()
         self.table.close(request_id)
@@ -279,11 +305,11 @@ class PagedLayout:
         free = self._pool.free_blocks
         return free if not self._requests else max(0, free - self._watermark)
 
-    def _judge(self, request: Request, tokens: int, hits: np.ndarray) -> Verdict:
+    def _judge(self, request: Request, tokens: int, hits: np.ndarray, back: int = 0) -> Verdict:
         """Hits that others hold need no free block; cached ones do, for they count as free."""
         ask = self.need(request, tokens)
-        if self._admission == "chunk" and len(hits):
-            known = len(hits) * self.grain
+        known = max(len(hits) * self.grain, back)
+        if self._admission == "chunk" and known:
             ask = self._count(min(tokens, known + self._chunk)) * self.grain
         held = int((self._pool.refs[hits] > 0).sum()) if len(hits) else 0
         need = ask - held * self.grain
@@ -294,6 +320,39 @@ class PagedLayout:
         if most > self.usable:
             return Verdict(NEVER, most, free, admissible)
         return Verdict(ADMITTED if need <= admissible else CAPACITY, need, free, admissible)
+
+    def _own(self, request: Request, tokens: int) -> int:
+        """Blocks of its prompt and the longest output."""
+        return self._count(max(tokens, request.prompt_len + request.limit - 1))
+
+    def _for_samples(self, request: Request, tokens: int) -> int:
+        """Blocks that its further samples will need: a copy of the prompt's last block if it is
+        full in part, and the output. For as many of them as the pool can ever hold beside it."""
+        if request.samples == 1 or request.limit == 1 or tokens > request.prompt_len:
+            return 0
+        own = self._own(request, tokens)
+        each = own - request.prompt_len // self.grain
+        beside = max(0, (self._pool.usable_blocks - own) // each)
+        return each * min(request.samples - 1, beside)
+
+    def _keep_promise(self, request_id: int, blocks: int) -> None:
+        """This many of the blocks promised to its samples have gone to one of them."""
+        self._promised[request_id] -= blocks
+        if not self._promised[request_id]:
+            del self._promised[request_id]
+
+    def _give_up_promise(self, request_id: int, line: int) -> None:
+        """Its samples have begun, or wait in the queue: what is left is nobody's."""
+        left = self._promised.pop(request_id, 0)
+        if left:
+            self._forget(self._pool.drop(self._cut(line, left)))
+
+    def _cut(self, line: int, count: int) -> np.ndarray:
+        """Its last blocks, unwritten, are not its own any more."""
+        ids = self._ids(line)[len(self._ids(line)) - count :].copy()
+        self._blocks[line] -= count
+        self._room[line] -= count * self.grain
+        return ids
 
     def _hits(self, request: Request, tokens: int) -> np.ndarray:
         """Ids of the leading full blocks found in memory. One token at least is computed, for

@@ -1,12 +1,21 @@
 """The tensors of the virtually contiguous layout: one tensor over a range of reserved addresses,
 with memory under its mapped pages only.
 
-Slot-major in memory, `[virtual_slots, L, 2, H_kv, d_h]` (vAttention's tensor slicing): a page then
-holds all layers of its slots, and one token costs one page at most, not one for each layer's K
-and V. The price on the CPU is locality: the keys of one head lie a slot's bytes apart.
+A page of the layout is room for K and V of all layers of its slots, and lies in memory in one of
+two ways:
+
+- head-major, `[L, 2, H_kv, virtual_slots, d_h]`, as the other layouts do on the CPU, where the
+  share of each head is whole pages of the system: a page then is 2 * L * H_kv such shares, and the
+  keys of one head lie side by side for as long as its request is.
+- slot-major, `[virtual_slots, L, 2, H_kv, d_h]` (vAttention's tensor slicing), where it is not:
+  one token would cost a page of the system for each head's K and V, instead of one in all. The
+  price is locality: the keys of one head lie a slot's bytes apart, and attention takes four times
+  as long.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -23,7 +32,7 @@ from kvviz.shapes import ModelShape
 class VirtualStore(KVStore):
     """`slots` are virtual; `pages` pages of `page_slots` slots are the memory the budget gives.
 
-    mapped: bool [virtual pages].
+    mapped: bool [virtual pages]. head_major: which of the two ways.
     Addresses without memory read as zeros, and are never read by whoever asks for the map.
     Raises KvvizError on a device or a system that can't map memory by the page.
     """
@@ -58,7 +67,7 @@ class VirtualStore(KVStore):
         """See KVStore. Pages that are not mapped are not looked at: they hold nothing."""
         slots = np.flatnonzero(np.repeat(self.mapped, self.page_slots)[: self.slots])
         found = np.full(self.slots, POISONED, np.int64)
-        mapped = self.data[torch.from_numpy(slots)].permute(1, 2, 0, 3, 4)
+        mapped = self.view[:, :, torch.from_numpy(slots)]
         found[slots] = tags_shown(mapped, self.tags[slots], slots)
         return found
 
@@ -76,11 +85,20 @@ class VirtualStore(KVStore):
                 f"the virtual layout maps memory on the CPU only, not on {device}. Set "
                 "CUDA_VISIBLE_DEVICES= (empty) to serve on the CPU, or leave this layout out."
             )
-        s = self.shape
+        layers, heads, d = (
+            self.shape.num_hidden_layers,
+            self.shape.num_key_value_heads,
+            self.shape.head_dim,
+        )
+        self.head_major = self.page_slots * d * self.dtype.itemsize % OS_PAGE == 0
         self._reserved = ReservedRange(self.slots * self.slot_bytes)
         data = torch.frombuffer(
-            self._reserved.buffer, dtype=self.dtype, count=self.slots * s.slot_elements
-        ).view(self.slots, s.num_hidden_layers, 2, s.num_key_value_heads, s.head_dim)
+            self._reserved.buffer, dtype=self.dtype, count=self.slots * self.shape.slot_elements
+        )
+        if self.head_major:
+            data = data.view(layers, 2, heads, self.slots, d)
+            return data, data.transpose(2, 3)
+        data = data.view(self.slots, layers, 2, heads, d)
         return data, data.permute(1, 2, 0, 3, 4)
 
     def _map(self, start: int, size: int) -> None:
@@ -90,15 +108,30 @@ class VirtualStore(KVStore):
         if self.poisons:
             self._poison(start, size)
         else:
-            self._reserved.touch(start * self.slot_bytes, size * self.slot_bytes)
+            for begin, end in self._pieces(start, size):
+                self._reserved.touch(begin, end - begin)
 
     def _unmap(self, start: int, size: int) -> None:
         pages = self._pages(start, size)
         assert self.mapped[pages].all(), f"a page of slots {start} to {start + size} is not mapped"
         self.mapped[pages] = False
         self.tags[start : start + size] = POISONED
-        first, last = self._unshared(start * self.slot_bytes, (start + size) * self.slot_bytes)
-        self._reserved.give_back(first * OS_PAGE, (last - first) * OS_PAGE)
+        for begin, end in self._pieces(start, size):
+            if not self.head_major:
+                begin, end = self._unshared(begin, end)
+            self._reserved.give_back(begin, end - begin)
+
+    def _pieces(self, start: int, size: int) -> Iterator[tuple[int, int]]:
+        """Bytes [begin, end) of these slots: in one piece, or one for each head's K and V."""
+        pieces = self.slot_bytes // self._row_bytes
+        for piece in range(pieces):
+            begin = (piece * self.slots + start) * self._row_bytes
+            yield begin, begin + size * self._row_bytes
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a slot that lie side by side."""
+        return self.shape.head_dim * self.dtype.itemsize if self.head_major else self.slot_bytes
 
     def _pages(self, start: int, size: int) -> slice:
         assert start % self.page_slots == 0 == size % self.page_slots, (
@@ -107,7 +140,7 @@ class VirtualStore(KVStore):
         return slice(start // self.page_slots, (start + size) // self.page_slots)
 
     def _unshared(self, begin: int, end: int) -> tuple[int, int]:
-        """Pages of the system [first, last) that touch these bytes and no mapped page.
+        """Bytes [begin, end) of the system's pages that touch these bytes and no mapped page.
 
         They are more or fewer than the bytes when `page_bytes` is no multiple of a slot's bytes.
         """
@@ -116,7 +149,7 @@ class VirtualStore(KVStore):
             first += 1
         while first < last and self._holds_a_mapped(last - 1):
             last -= 1
-        return first, last
+        return first * OS_PAGE, last * OS_PAGE
 
     def _holds_a_mapped(self, os_page: int) -> bool:
         size = self.page_slots * self.slot_bytes

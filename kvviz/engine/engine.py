@@ -171,6 +171,7 @@ class Engine:
             counters=self.counters(),
             dropped_id=np.array(s.ledger.turned_away, np.int64),
             extras={**getattr(layout, "extras", dict)(), **self._resident()},
+            single=getattr(layout, "single", False),
         )
 
     def close(self) -> None:
@@ -187,7 +188,7 @@ class Engine:
         s = self.scheduler
         if s.head is None or not s.waiting:
             return None
-        return self.layout.question(s.waiting[0].request, s.waiting[0].tokens)
+        return s.question(s.waiting[0])
 
     def _run(self, batch: list[Chunk]) -> np.ndarray:
         """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""

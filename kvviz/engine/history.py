@@ -199,11 +199,11 @@ def _state(s: Snapshot) -> _State:
     )
     head = None if s.head is None else tuple(s.head)
     rest = (s.step, s.seconds, s.capacity, s.grain, s.paged, s.slot_bytes, s.admissible)
-    return _State(tables, (rest, head, counters, tuple(s.extras.items())))
+    return _State(tables, (rest, head, counters, tuple(s.extras.items()), s.single))
 
 
 def _snapshot(state: _State, kinds: tuple[str, ...]) -> Snapshot:
-    rest, head, counters, extras = state.rest
+    rest, head, counters, extras, single = state.rest
     arrays = [
         column.astype(kind)
         for column, kind in zip((c for t in state.tables for c in t), kinds, strict=True)
@@ -219,4 +219,5 @@ def _snapshot(state: _State, kinds: tuple[str, ...]) -> Snapshot:
         head=None if head is None else Verdict(*head),
         counters=Counters(**totals),
         extras=dict(extras),
+        single=single,
     )

@@ -112,6 +112,15 @@ class Scheduler:
             self._judge_queue()
         return rows
 
+    def question(self, sequence: Sequence) -> Verdict:
+        """What memory says to this sequence now. One that was swapped out needs room for all that
+        comes back, and for the chunk."""
+        request, tokens, swapped = sequence.request, sequence.tokens, sequence.swapped
+        question_return = getattr(self.layout, "question_return", None)
+        if swapped and question_return:
+            return question_return(request, tokens, swapped)
+        return self.layout.question(request, tokens)
+
     def fork(self, parent: Sequence) -> list[Sequence]:
         """The siblings of a sequence whose prompt is computed: those that found a place run on
         from here; the others wait at the head of the queue and compute the prompt themselves."""
@@ -177,12 +186,17 @@ class Scheduler:
         self.ledger.preempted += 1
         self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
         if not self._swap_out(victim):
-            self.ledger.recomputed += victim.written
-            victim.recomputed += victim.written
+            self._recompute(victim, victim.written)
+            victim.lost = max(victim.lost, victim.written)
         self.layout.release(victim.request.id)
         victim.written, victim.admitted = 0, -1
         victim.preemptions += 1
         self.waiting.appendleft(victim)
+
+    def _recompute(self, sequence: Sequence, tokens: int) -> None:
+        """So many tokens of a victim have to be computed again; below 0: they were found."""
+        self.ledger.recomputed += tokens
+        sequence.recomputed += tokens
 
     def _swap_out(self, victim: Sequence) -> bool:
         """Copy what is written to host memory; False: by policy, or there is no room."""
@@ -206,19 +220,17 @@ class Scheduler:
         return True
 
     def _enter(self, sequence: Sequence, budget: int) -> tuple[Verdict, int]:
-        """Ask for admission: (verdict, tokens of the first chunk). A swapped sequence needs room
-        for all that comes back, and for the chunk."""
+        """Ask for admission: (verdict, tokens of the first chunk)."""
         request = sequence.request
+        if sequence.swapped and not (asked := self.question(sequence)).admitted:
+            return asked, 0
         verdict = self.layout.admit(request, sequence.tokens)
         if not verdict.admitted:
             return verdict, 0
         there = max(verdict.cached, sequence.swapped)
         count = min(sequence.tokens - there, budget, self._chunk)
         more = self.layout.append(request.id, there - verdict.cached + count)
-        if not more.admitted:
-            assert sequence.swapped, f"admitted, but the first chunk has no room: {more}"
-            self.layout.release(request.id)
-            return more._replace(need=max(more.need, verdict.need)), 0
+        assert more.admitted, f"admitted, but the first chunk has no room: {more}"
         return verdict._replace(moved=verdict.moved + more.moved), count
 
     def _start(self, sequence: Sequence, verdict: Verdict) -> None:
@@ -228,6 +240,9 @@ class Scheduler:
         self.ledger.note("admit", sequence.request.id, verdict)
         if verdict.moved:
             self._moved(sequence, verdict)
+        found = min(verdict.cached, sequence.lost) - sequence.swapped
+        if found > 0:
+            self._recompute(sequence, -found)
         if sequence.swapped:
             self._swap_in(sequence, verdict)
         else:
@@ -269,7 +284,7 @@ class Scheduler:
 
     def _standing(self, sequence: Sequence) -> Verdict:
         """The verdict of a request that is not at the head."""
-        verdict = self.layout.question(sequence.request, sequence.tokens)
+        verdict = self.question(sequence)
         return verdict._replace(kind=QUEUED) if verdict.kind == ADMITTED else verdict
 
     def _refuse(self, sequence: Sequence, verdict: Verdict) -> None:

@@ -13,7 +13,8 @@ class Sequence:
 
     A step writes one chunk; when all known tokens are written, the last row yields the next
     one. The final token is sampled and never written. `swapped` of them lie in host memory,
-    while it waits to come back.
+    while it waits to come back. `lost`: the most that were ever in the cache and thrown away;
+    `recomputed` counts them, less those that were found again.
     """
 
     request: Request
@@ -26,6 +27,7 @@ class Sequence:
     first_refusal: str = ""
     preemptions: int = 0
     recomputed: int = 0
+    lost: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = self.request.prompt_len

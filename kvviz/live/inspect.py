@@ -41,9 +41,10 @@ def hole_facts(past: Past, step: int, lane: str, slot: int) -> dict[str, Any] | 
     if c.owner[row] != HOLE:
         return None
     low, high = row, row
-    while low > 0 and c.owner[low - 1] == HOLE and shot.paged:
+    joins = shot.paged and not shot.single
+    while low > 0 and c.owner[low - 1] == HOLE and joins:
         low -= 1
-    while high + 1 < len(c.owner) and c.owner[high + 1] == HOLE and shot.paged:
+    while high + 1 < len(c.owner) and c.owner[high + 1] == HOLE and joins:
         high += 1
     start = int(c.start[low])
     size = int(c.start[high] + c.size[high]) - start

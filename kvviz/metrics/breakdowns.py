@@ -28,8 +28,9 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
 
     written: token states. reserved: held now and used later by this request. internal: held
     and never used by it. external: free, and of no use to a request of `ask` slots (paged:
-    what no whole block covers). Free memory that would serve such requests is none of these;
-    it is total minus the four. A slot that several requests share counts once.
+    what no whole block covers; buffers: all of them when `ask` outgrows one). Free memory that
+    would serve such requests is none of these; it is total minus the four. A slot that several
+    requests share counts once.
     """
     life, held = snapshot.seq_life, snapshot.seq_held
     written = int(snapshot.columns.used.sum())
@@ -37,7 +38,9 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
     reserved = max(0, _taken(snapshot) - written - internal)
     hole_sizes = holes(snapshot)
     free = int(hole_sizes.sum())
-    if snapshot.block is not None:
+    if snapshot.single and ask > snapshot.grain:
+        external = free
+    elif snapshot.block is not None:
         external = free % snapshot.block
     else:
         external = free - int(hole_sizes[hole_sizes >= max(ask, 1)].sum())

@@ -11,9 +11,14 @@ from kvviz.records import HOLE, Snapshot
 
 
 def hole_runs(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, sizes) of the holes in address order, in slots; free rows that touch are one."""
+    """(starts, sizes) of the holes in address order, in slots.
+
+    Free rows that touch are one hole, but free buffers that touch are two: nobody gets both.
+    """
     c = snapshot.columns
     free = c.owner == HOLE
+    if snapshot.single:
+        return c.start[free].astype(np.int64), c.size[free].astype(np.int64)
     first = free & ~np.concatenate([[False], free[:-1]])
     sizes = np.bincount(
         np.cumsum(first)[free] - 1, weights=c.size[free], minlength=int(first.sum())
@@ -27,13 +32,21 @@ def holes(snapshot: Snapshot) -> np.ndarray:
 
 
 def how_many_fit(
-    hole_sizes: np.ndarray, block: int | None, free: int, sizes: np.ndarray
+    hole_sizes: np.ndarray,
+    block: int | None,
+    free: int,
+    sizes: np.ndarray,
+    *,
+    single: bool = False,
 ) -> np.ndarray:
     """How many requests of each size in `sizes` [n] fit now.
 
     Contiguous (block None): sum floor(h_i / r). Paged: floor(free blocks / ceil(r / B)).
+    Single, a buffer for each request: the free buffers where r <= B, else none.
     """
     sizes = np.asarray(sizes, np.int64)
+    if single:
+        return np.where(sizes <= block, free // block, 0)
     if block is not None:
         return (free // block) // -(-sizes // block)
     if not len(hole_sizes):

@@ -36,18 +36,25 @@ def unusable_index(hole_sizes: np.ndarray, request: int) -> float:
 
 
 def unusable_curve(
-    hole_sizes: np.ndarray, block: int | None, free: int, sizes: np.ndarray
+    hole_sizes: np.ndarray,
+    block: int | None,
+    free: int,
+    sizes: np.ndarray,
+    *,
+    single: bool = False,
 ) -> np.ndarray:
     """The unusable index for each request size in `sizes` [n], float64 [n].
 
     Paged: a request takes ceil(r / B) * B slots, for the tail of its last block is internal
     waste; so what is unusable are the blocks left over and the slots behind the last block.
+    Single, a buffer for each request: a request larger than a buffer can use nothing.
     """
     sizes = np.asarray(sizes, np.int64)
     if free == 0:
         return np.ones(len(sizes))
     taken = sizes if block is None else -(-sizes // block) * block
-    return (free - taken * how_many_fit(hole_sizes, block, free, sizes)) / free
+    fit = how_many_fit(hole_sizes, block, free, sizes, single=single)
+    return (free - taken * fit) / free
 
 
 def fragmentation_index(hole_sizes: np.ndarray, request: int) -> float | None:

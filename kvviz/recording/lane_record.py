@@ -17,6 +17,7 @@ from kvviz.recording.schema import (
     EXTRA,
     HEAD,
     KEY,
+    LATER,
     QUEUE,
     ROWS,
     SCALARS,
@@ -67,6 +68,7 @@ class LaneRecord:
         away = self._slice("turned_away", self._written("turned_away", at))
         return Snapshot(
             **{name: _plain(steps[name][at]) for name in SCALARS},
+            **{name: _plain(steps[name][at]) for name in LATER if name in steps},
             columns=state.rows.columns(cached=bool(steps["counts_cached"][at])),
             seq_id=state.ids,
             seq_used=state.used,

@@ -14,6 +14,7 @@ from kvviz.recording.schema import (
     HEAD,
     KEY,
     LANE_TABLES,
+    LATER,
     QUEUE,
     REAL,
     ROWS,
@@ -119,7 +120,7 @@ def _small(s: Snapshot, checks: tuple[int, int, int]) -> dict[str, Any]:
     """Everything of a snapshot that is one value a step."""
     head = s.head
     return {
-        **{name: getattr(s, name) for name in SCALARS},
+        **{name: getattr(s, name) for name in (*SCALARS, *LATER)},
         "counts_cached": s.columns.cached is not None,
         "head": head.kind if head else "",
         **{f"head.{name}": getattr(head, name) if head else 0 for name in HEAD},

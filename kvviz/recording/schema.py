@@ -29,6 +29,7 @@ SCALARS = {
     "step": LONG, "seconds": REAL, "capacity": LONG, "grain": LONG, "paged": FLAG,
     "slot_bytes": LONG, "admissible": LONG,
 }  # fmt: skip
+LATER = {"single": FLAG}  # not in older files: a Snapshot's default holds there
 CHECKS = ("checks_made", "checks_failed", "checked_step")
 COUNTERS = {
     field.name: REAL if field.type == "float" else LONG
@@ -38,6 +39,7 @@ COUNTERS = {
 HEAD = tuple(name for name in Verdict._fields if name != "kind")
 STEPS = {
     **SCALARS,
+    **LATER,
     **dict.fromkeys(COUNTS, LONG),
     "counts_cached": FLAG,
     "head": WORD,  # the kind of its verdict; empty: no head

@@ -45,16 +45,21 @@ def start_check(scenario: Scenario, layout: Layout) -> dict[str, Any] | None:
         return None
     request = life_of(0, scenario.max_len)
     verdict = layout.question(request, scenario.max_len)
+    single = getattr(layout, "single", False)
+    longest = layout.grain if single else layout.free
+    where = f"a buffer of {longest:,}" if single else f"the pool of {longest:,}"
+    # Buffers do not add up: what outgrows one is served in no part of it by the others
+    room = layout.free if verdict.admitted else longest
     return {
         "ok": verdict.admitted,
         "max_len": scenario.max_len,
         "pool": layout.free,
-        "suggested_max_len": min(scenario.max_len, layout.free),
-        "concurrency": round(layout.free / verdict.need, 4),
+        "suggested_max_len": min(scenario.max_len, longest),
+        "concurrency": round(room / verdict.need, 4),
         "reason": ""
         if verdict.admitted
-        else f"max_len {scenario.max_len:,} is more than the pool of {layout.free:,} slots: a "
-        f"request that long could never be served. Lower max_len to {layout.free:,}, or give "
+        else f"max_len {scenario.max_len:,} is more than {where} slots: a "
+        f"request that long could never be served. Lower max_len to {longest:,}, or give "
         "the pool more memory.",
     }
 
@@ -68,10 +73,12 @@ def first_slot(layout: Layout, request: int) -> int:
     return int(layout.table.array[layout.table.row(request), 0])
 
 
-def hole_sizes(columns: Columns, paged: bool) -> np.ndarray:
+def hole_sizes(columns: Columns, paged: bool, single: bool = False) -> np.ndarray:
     """Free memory in the pieces that a request can get: holes, or, where any free unit will do,
-    all of it."""
+    all of it; `single`: one unit each."""
     free = columns.owner == HOLE
+    if single:
+        return columns.size[free].astype(np.int64)
     if paged:
         total = int(columns.size[free].sum())
         return np.array([total] if total else [], np.int64)
@@ -83,7 +90,7 @@ def hole_sizes(columns: Columns, paged: bool) -> np.ndarray:
 
 def figures(layout: Layout, columns: Columns, whole: int, ask: int) -> dict[str, Any]:
     """What is told of the memory. ask: the size that the two indices are for, 0 for none."""
-    sizes = hole_sizes(columns, layout.paged)
+    sizes = hole_sizes(columns, layout.paged, getattr(layout, "single", False))
     need = -(-ask // layout.grain) * layout.grain if layout.paged else ask
     used = whole - layout.free
     largest = int(sizes.max(initial=0))

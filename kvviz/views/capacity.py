@@ -89,7 +89,7 @@ def over_size(
     for name, snapshot in snapshots.items():
         sizes_of_holes = holes(snapshot)
         free = int(sizes_of_holes.sum())
-        count = how_many_fit(sizes_of_holes, snapshot.block, free, sizes)
+        count = how_many_fit(sizes_of_holes, snapshot.block, free, sizes, single=snapshot.single)
         data.append(_counts(sizes, count, theme.lanes[name], name))
         if not snapshot.paged:
             data.append(

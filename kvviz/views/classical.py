@@ -73,9 +73,9 @@ def _unusable(q: Question) -> Number:
     if s.free == 0:
         return Number(name, "1.000", formula, "free slots: 0", "F, free slots: 0", source, note)
     sizes = q.holes
-    count = int(metrics.how_many_fit(sizes, s.block, s.free, np.array([r]))[0])
+    count = int(metrics.how_many_fit(sizes, s.block, s.free, np.array([r]), single=s.single)[0])
     taken = r if s.block is None else -(-r // s.block) * s.block
-    value = float(metrics.unusable_curve(sizes, s.block, s.free, np.array([r]))[0])
+    value = float(metrics.unusable_curve(sizes, s.block, s.free, np.array([r]), single=s.single)[0])
     left, free = number(s.free - taken * count), number(s.free)
     return Number(
         name,
@@ -121,12 +121,14 @@ def _how_many(q: Question) -> Number:
     name, source = "requests of r that fit now", "free-vs-admissible"
     s, r = q.snapshot, q.ask
     formula = "floor(free blocks / ceil(r / B))" if s.paged else "sum floor(h / r)"
+    if s.single:
+        formula = "free buffers if r <= B, else 0"
     if r is None:
         return absent(name, formula, source, NOTHING_WAITS)
-    fit = int(metrics.how_many_fit(q.holes, s.block, s.free, np.array([r]))[0])
+    fit = int(metrics.how_many_fit(q.holes, s.block, s.free, np.array([r]), single=s.single)[0])
     bound = int(metrics.bound_fit(s.free, np.array([r]))[0])
     filled = f" for r = {number(r)} = {number(fit)}"
-    if s.block is not None:
+    if s.block is not None and not s.single:
         filled = f" = floor({number(s.free // s.block)} / {number(-(-r // s.block))})"
     return Number(
         name,

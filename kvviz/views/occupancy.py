@@ -85,6 +85,8 @@ def _paper(s: Snapshot, ask: int | None) -> list[Number]:
     r = ask or 1
     parts = metrics.paper_breakdown(s, r)
     outside = "of use to no whole block" if s.paged else f"in holes below r = {number(r)}"
+    if s.single:
+        outside = f"in buffers below r = {number(r)}"
     rows = (
         ("token states", parts.written, "slots written"),
         ("reservation", parts.reserved, "held now, and this request will write them"),

@@ -24,7 +24,9 @@ def unusable(
     sizes = np.unique(sizes)
     data = []
     for name, snapshot in snapshots.items():
-        curve = unusable_curve(holes(snapshot), snapshot.block, snapshot.free, sizes)
+        curve = unusable_curve(
+            holes(snapshot), snapshot.block, snapshot.free, sizes, single=snapshot.single
+        )
         data.append(
             {
                 "type": "scatter",

@@ -66,9 +66,10 @@ class Paged(Reference):
     def fork(self, parent_id: int, child: Request) -> bool:
         if self.served.config.paged.admission != "limit":
             return True
-        reserved = self.rounded(child.prompt_len + child.limit - 1)
-        shared = self.rounded(self.served.layout.written(parent_id))
-        return reserved - shared <= self.largest()
+        written = self.served.layout.written(parent_id)
+        last = max(written, child.prompt_len + child.limit - 1)
+        shared = written - written % self.block if last > written else self.rounded(written)
+        return self.rounded(last) - shared <= self.largest()
 
     def written(self, appended: list[tuple[int, int, int]]) -> None:
         if not self.served.config.paged.prefix_sharing:

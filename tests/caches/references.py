@@ -35,6 +35,9 @@ class Cells(Reference):
     def append(self, request_id: int, count: int) -> Grown:
         return Grown(kind_of(count, self._free, self._free, self.usable), count, 0)
 
+    def append_each(self, ids: list[int]) -> bool:
+        return len(ids) <= self._free
+
     def placed(self, slots: np.ndarray, parts: list[int]) -> None:
         """Scattered, a batch is one part; adjacent, the cells of each part are neighbours."""
         assert sum(parts) == len(slots)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kvviz.caches.buffers import BuffersLayout
+from kvviz.metrics import holes, how_many_fit
 from kvviz.records import ADMITTED, CAPACITY, HOLE, NEVER, RESERVED, Freed, Verdict
-from tests.helpers import layout, request
+from kvviz.views.classical import indices
+from kvviz.views.number import Question
+from tests.helpers import engine, layout, request
+from tests.scenario.support import told
+
+SETTINGS = {
+    "memory.slots": 100,
+    "memory.context": 64,
+    "cells.mode": "split",
+    "cells.buffers": 3,
+}
 
 
 @pytest.fixture
 def buffers() -> BuffersLayout:
     """Three buffers of 33 slots, and one slot behind them."""
-    return layout(
-        "cells",
-        {
-            "memory.slots": 100,
-            "memory.context": 64,
-            "cells.mode": "split",
-            "cells.buffers": 3,
-        },
-    )
+    return layout("cells", SETTINGS)
 
 
 def test_request_takes_a_whole_buffer(buffers: BuffersLayout) -> None:
@@ -66,3 +70,32 @@ def test_lost_buffer_is_told_at_once(buffers: BuffersLayout) -> None:
     buffers._free.pop()
     with pytest.raises(AssertionError, match=r"accounting is broken: 1 buffers taken \+ 1 free"):
         buffers.check()
+
+
+def test_page_counts_a_buffer_for_each_request() -> None:
+    """The curve says that two free buffers serve a request of one and a half."""
+    lane = engine("cells", SETTINGS)
+    lane.submit([request(0, 10, 5)])
+    lane.step()
+    shot = lane.snapshot()
+    assert (shot.single, shot.grain, shot.free, shot.admissible) == (True, 33, 66, 33)
+    sizes = np.array([1, 33, 34, 66])
+    assert how_many_fit(holes(shot), shot.block, shot.free, sizes, single=True).tolist() == [
+        sum(lane.layout.fits(size) for _ in range(shot.free // shot.grain))
+        for size in sizes.tolist()
+    ]
+    number = next(n for n in indices(Question(shot, 34, {})) if "fit now" in n.name)
+    assert number.value == "0 of 1"
+
+
+def test_longest_request_of_a_start_is_one_buffer() -> None:
+    """At the start a length of two buffers is allowed, and no request of it ever served."""
+    split = {"kind": "cells", "mode": "split", "buffers": 4}
+    check = told(capacity=256, layout=split, max_len=65, ops=[])
+    assert (check["start"]["ok"], check["start"]["suggested_max_len"]) == (False, 64)
+    assert check["start"]["concurrency"] == round(64 / 65, 4)
+    ask = told(capacity=256, layout=split, ops=[["ask", 65]])["ops"][0]
+    assert (ask["verdict"], ask["largest_hole"], ask["unusable_index"]) == ("never", 64, 1.0)
+    held = told(capacity=256, layout=split, max_len=64, ops=[["ask", 64]])
+    assert (held["start"]["ok"], held["start"]["concurrency"]) == (True, 4.0)
+    assert (held["ops"][0]["holes"], held["ops"][0]["unusable_index"]) == (4, 0.0)

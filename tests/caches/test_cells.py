@@ -231,7 +231,7 @@ def test_stale_holes_are_told() -> None:
     """Batches are placed in holes that are no longer there."""
     pool = filled(cells(64), 6)
     pool.check()
-    pool._holes = pool._holes._replace(rows=np.array([[5, 59]]))
+    pool._found = pool._holes._replace(rows=np.array([[5, 59]]))
     with pytest.raises(AssertionError, match="holes of 59 \\+ 6 used != 64 cells"):
         pool.check()
 

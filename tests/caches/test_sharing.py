@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kvviz.records import ADMITTED, CAPACITY, Move, Verdict
+from dataclasses import replace
+
+from kvviz.records import ADMITTED, CAPACITY, SIBLINGS, Move, Verdict
 from tests.caches.by_hand import alike, block_refs, freed, paged, serve
 from tests.helpers import request
 
@@ -114,3 +116,51 @@ def test_least_recently_used_prefix_goes_first() -> None:
     layout.release(3)
     found = {text: layout.admit(alike(10 + text, 24, 0, text=text), 24).cached for text in (0, 1)}
     assert found == {0: 16, 1: 8}
+
+
+def test_limit_holds_blocks_for_all_samples() -> None:
+    """Prompt 40 + limit 10 in blocks of 16: 49 slots in 4 blocks, and for each of two further
+    samples 2 more: a copy of the block with 8 tokens, and one behind it. 8 blocks from the start;
+    when all have begun, each has two of its own, and nobody takes one later."""
+    layout = paged(16, 160, admission="limit")
+    asked = replace(request(0, 40, 10), samples=3)
+    assert layout.admit(asked, 40) == Verdict(ADMITTED, 128, 160, 160)
+    layout.append(0, 40)
+    assert (layout.held(0), layout.free) == (128, 32)
+    for index in (1, 2):
+        begun = layout.fork(0, asked.sibling(index))
+        assert begun == Verdict(ADMITTED, 32, 32, 32, moved=8, cached=32)
+    samples = [0, SIBLINGS, 2 * SIBLINGS]
+    assert [layout.held(r) for r in samples] == [64, 64, 64]
+    assert block_refs(layout) == {0: 3, 1: 3, **dict.fromkeys(range(2, 8), 1)}
+    assert [move[:3] for move in layout.take_journal()] == [(32, 96, 8), (32, 64, 8)]
+    assert [layout.append(r, 9).moved for r in samples] == [0, 0, 0]
+    assert (layout.free, layout.take_journal()) == (32, [])
+    layout.check()
+
+
+def test_limit_holds_no_more_than_the_pool_has() -> None:
+    """Of three further samples the pool of 6 blocks could hold one: 4 + 2. That much is held, or
+    a request that can be served, sample by sample, is told that it never fits."""
+    layout = paged(16, 96, admission="limit")
+    asked = replace(request(0, 40, 10), samples=4)
+    assert layout.admit(asked, 40) == Verdict(ADMITTED, 96, 96, 96)
+    layout.append(0, 40)
+    assert layout.fork(0, asked.sibling(1)).admitted
+    assert layout.fork(0, asked.sibling(2)) == Verdict(CAPACITY, 32, 0, 0)
+    assert layout.append(0, 9).admitted and layout.append(SIBLINGS, 9).admitted
+
+
+def test_blocks_of_samples_that_never_begin_are_given_back() -> None:
+    """No turn for the samples: with the next token of the first the rest is free again. One
+    token each: no sample ever writes, so none needs a copy."""
+    layout = paged(16, 160, admission="limit")
+    layout.admit(replace(request(0, 40, 10), samples=3), 40)
+    layout.append(0, 40)
+    assert layout.append(0, 1).admitted
+    assert (layout.held(0), layout.free) == (64, 96)
+    layout.check()
+    one = replace(request(1, 40, 1), samples=3)
+    assert layout.admit(one, 40).need == 48
+    layout.append(1, 40)
+    assert layout.fork(1, one.sibling(1)) == Verdict(ADMITTED, 0, 48, 48, cached=40)

@@ -23,6 +23,8 @@ PAGE = 1 << 16
 CPU = torch.device("cpu")
 # 2 layers, K and V, 2 heads of 32, 4 bytes: 1 KiB a slot, 64 slots in a page of 64 KiB
 SHAPE = ModelShape(num_hidden_layers=2, num_key_value_heads=2, head_dim=32)
+# As many bytes, of which a head has 32 a slot: 64 of them are half a page of the system
+SLICED = ModelShape(num_hidden_layers=2, num_key_value_heads=8, head_dim=8)
 
 
 def layout(changes: dict[str, Any] | None = None) -> VirtualLayout:
@@ -161,11 +163,17 @@ def test_pool_without_a_page_says_what_to_change() -> None:
         VirtualLayout(run, 2048)
 
 
+@pytest.fixture(params=[SHAPE, SLICED], ids=["head-major", "slot-major"])
+def kv_shape(request: pytest.FixtureRequest) -> ModelShape:
+    return request.param
+
+
 @pytest.fixture(params=[True, False], ids=["poison", "plain"])
-def store(request: pytest.FixtureRequest) -> Iterator[VirtualStore]:
+def store(request: pytest.FixtureRequest, kv_shape: ModelShape) -> Iterator[VirtualStore]:
     """Eight pages of memory under the addresses of 64."""
-    made = VirtualStore(SHAPE, 64 * 64, CPU, page_slots=64, pages=8, budget=PoolBudget(1 << 20),
+    made = VirtualStore(kv_shape, 64 * 64, CPU, page_slots=64, pages=8, budget=PoolBudget(1 << 20),
                         poison=request.param)  # fmt: skip
+    assert made.head_major == (kv_shape is SHAPE)
     yield made
     made.close()
 
@@ -196,7 +204,7 @@ def test_looking_at_the_map_takes_no_memory(store: VirtualStore) -> None:
 def test_stray_write_shows_in_the_kernel_s_count(store: VirtualStore) -> None:
     """A write beyond the mapped pages goes unseen."""
     store.apply([Mapped(128, 64)])
-    store.view[1, 0, 777] = 1.0
+    store.view[1, 0, 777, 0] = 1.0
     assert store.resident_bytes == store.mapped_bytes + 4096
 
 
@@ -270,3 +278,14 @@ def test_lane_equals_the_paged_one(backend: Backend, reclaim: str) -> None:
         assert refused["capacity"] > 0 == refused["fragmented"]
         store = lane.forward.store
         assert store.resident_bytes == store.mapped_bytes == lane.layout.mapped_pages * PAGE
+
+
+def test_keys_of_a_head_lie_side_by_side(store: VirtualStore) -> None:
+    """The kernels read a request's keys in steps of a whole slot, four times as slowly as those
+    of a contiguous pool."""
+    planes = store.planes(1)
+    assert planes.slot_step == (1 if store.head_major else store.shape.slot_elements // 8)
+    store.apply([Mapped(64, 64)])
+    store.view[1, 1, 70, 1] = 7.0
+    row = planes.head_step + 70 * planes.slot_step
+    assert (planes.v[row] == 7.0).all() and not (planes.k[row] == 7.0).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,16 @@ from kvviz.engine.engine import Engine
 from kvviz.engine.forward import Chunk, DryForward
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
-from kvviz.records import CAPACITY, QUEUED, SIBLINGS, FreedBlocks, Request, SwappedIn, SwappedOut
+from kvviz.records import (
+    CAPACITY,
+    QUEUED,
+    SIBLINGS,
+    FreedBlocks,
+    Request,
+    SwappedIn,
+    SwappedOut,
+    Verdict,
+)
 from tests.helpers import engine, events, ids, request, run_steps
 from tests.strategies import requests
 
@@ -195,6 +205,22 @@ def test_swap_that_memory_still_holds_is_taken_from_there() -> None:
     assert served.scheduler.host.free == served.scheduler.host.capacity
 
 
+@pytest.mark.parametrize(("sharing", "recomputed"), [(False, 30), (True, 6)])
+def test_what_is_found_again_is_not_recomputed(sharing: bool, recomputed: int) -> None:
+    """Eight blocks of 8, four for each of two. When the older writes its 33rd token, the younger
+    leaves with 30 written and 31 known. It comes back to three full blocks that are still there:
+    tokens 0 to 23 are found, 24 to 29 computed a second time, and 30 for the first."""
+    spy = Spy()
+    changes = {"paged.block_size": 8, "paged.prefix_sharing": sharing}
+    served = lane("paged", 64, changes, spy)
+    served.submit([request(0, 27, 8), request(1, 25, 8)])
+    drain(served)
+    assert [(e.request, e.slots) for e in events(served, "preempt")] == [(1, 30)]
+    assert served.counters().recomputed == recomputed
+    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    assert written == (27 + 8 - 1) + (25 + 8 - 1) + recomputed
+
+
 def test_samples_start_from_the_parents_slots() -> None:
     """The prompt is written once for all four, and each answers with its own tokens."""
     spy = Spy()
@@ -305,3 +331,75 @@ def test_all_get_through(name: str, changes: dict[str, Any], crowd: list[Request
     assert served.layout.free == getattr(served.layout, "usable", 64)
     assert served.scheduler.host.free == served.scheduler.host.capacity
     assert served.counters().dropped == 0
+
+
+@settings(max_examples=80)
+@given(changes=POLICIES, crowd=crowds(), watermark=st.sampled_from([0.0, 0.3]))
+def test_who_reserves_its_limit_never_gives_way(
+    changes: dict[str, Any], crowd: list[Request], watermark: float
+) -> None:
+    """With admission by limit a sample finds no block for the copy of the prompt's last one, or
+    for its output, and somebody is preempted who was promised everything."""
+    served = lane(
+        "paged", 64, {**changes, "paged.admission": "limit", "paged.watermark": watermark}
+    )
+    served.submit(crowd)
+    while not served.idle:
+        assert served.step_count < 4000, f"{served.outstanding} requests are left"
+        served.step()
+        served.layout.check()
+        assert not served.scheduler.ledger.preempted
+    assert served.finished == sum(r.samples for r in crowd if r.id not in ids(served, "drop"))
+    assert served.layout.free == served.layout.usable
+
+
+@settings(max_examples=60)
+@given(changes=POLICIES, crowd=crowds())
+def test_what_is_written_twice_is_counted_as_recomputed(
+    changes: dict[str, Any], crowd: list[Request]
+) -> None:
+    """Tokens of the batches beyond those that the requests need once are those computed again;
+    what is found in memory, or copied from the host, is in no batch."""
+    spy = Spy()
+    served = lane("paged", 64, changes, spy)
+    served.submit([replace(r, samples=1, shared=()) for r in crowd])
+    drain(served)
+    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    assert written == sum(r.life for r in crowd) + served.counters().recomputed
+
+
+def test_a_swapped_head_asks_for_all_that_comes_back() -> None:
+    """64 slots, two of 10 + 40 - 1. With 32 each the younger leaves with 33 known; a step later the
+    older holds 34 of 64. The younger's first chunk of 3 would fit in the 30 that are free, but it
+    must come back whole: the page says capacity, as the scheduler does."""
+    changes = {"engine.preemption": "swap", "engine.chunk": 3, "paged.admission": "chunk"}
+    served = lane("paged", 64, {**changes, "memory.context": 64})
+    served.submit([request(0, 10, 40), request(1, 10, 40)])
+    while not served.scheduler.ledger.preempted:
+        served.step()
+    served.step()
+    head = served.scheduler.waiting[0]
+    assert (head.request.id, head.swapped, head.tokens) == (1, 32, 33)
+    assert served.layout.question(head.request, head.tokens).admitted
+    assert served.snapshot().head == Verdict(CAPACITY, 33, 30, 30)
+    drain(served)
+    assert served.finished == 2
+
+
+@BOTH
+@settings(max_examples=60)
+@given(changes=POLICIES, crowd=crowds())
+def test_the_verdict_shown_is_the_one_the_head_would_get(
+    name: str, changes: dict[str, Any], crowd: list[Request]
+) -> None:
+    """The page shows a head as admitted that waits, or as refused that would get its slots."""
+    served = lane(name, 64, changes)
+    served.submit(crowd)
+    while not served.idle and served.step_count < 400:
+        served.step()
+        shown = served.snapshot().head
+        if shown is None:
+            continue
+        other = deepcopy(served.scheduler)
+        verdict, _ = other._enter(other.waiting[0], 256)
+        assert (shown.kind, shown.need) == (verdict.kind, verdict.need)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,21 @@ def test_histogram() -> None:
         2: 2,
         1024: 1,
     }
+
+
+def test_buffers_do_not_add_up() -> None:
+    """Four buffers of 64, three of them free: a request of 1 or of 64 takes a whole one, and one
+    of 65 none, though 192 slots are free. Blocks of 64 would serve one of 65, and of 128."""
+    rows = [(64, 10, 0), (64, 0, HOLE), (64, 0, HOLE), (64, 0, HOLE)]
+    blocks = pool(rows, grain=64)
+    buffers = replace(blocks, single=True)
+    sizes = np.array([1, 64, 65, 128, 192])
+    holes = metrics.holes(buffers)
+    assert holes.tolist() == [64, 64, 64]
+    assert metrics.holes(blocks).tolist() == [192]
+    assert metrics.how_many_fit(holes, 64, 192, sizes, single=True).tolist() == [3, 3, 0, 0, 0]
+    assert metrics.how_many_fit(holes, 64, 192, sizes).tolist() == [3, 3, 1, 1, 1]
+    assert metrics.unusable_curve(holes, 64, 192, sizes, single=True).tolist() == [0, 0, 1, 1, 1]
+    assert metrics.paper_breakdown(buffers, 64).external == 0
+    assert metrics.paper_breakdown(buffers, 65).external == 192
+    assert metrics.paper_breakdown(blocks, 65).external == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvviz.config import LANES, RunConfig
 from kvviz.recording.changes import EMPTY, Rows, new_rows, replaced
 from kvviz.recording.files import load, save, unpack
-from kvviz.recording.schema import HEAD, KEY, SCALARS
+from kvviz.recording.schema import HEAD, KEY, LATER, SCALARS
 from kvviz.records import Snapshot, Verdict
 from tests.recording.made import record, recorded, unequal
 from tests.strategies import run_configs
@@ -105,7 +105,7 @@ def test_every_field_of_a_snapshot_is_kept() -> None:
     """A new field of Snapshot or Verdict would be lost in silence."""
     arrays = {f"seq_{n}" for n in ("id", "used", "life", "held", "prompt", "since")}
     kept = arrays | {"columns", "waiting_id", "waiting_need", "head", "counters", "dropped_id"}
-    assert kept | {"extras"} | set(SCALARS) == {f.name for f in fields(Snapshot)}
+    assert kept | {"extras"} | {*SCALARS, *LATER} == {f.name for f in fields(Snapshot)}
     assert set(Verdict._fields) == {"kind", *HEAD}
 
 

@@ -117,6 +117,65 @@ def test_blocks_belong_to_one_sequence():
     assert (last["verdict"], last["free"]) == ("admitted", 3328)
 
 
+@pytest.mark.parametrize(
+    ("fit", "hole", "verdict", "start"),
+    [("first", 11_088, "fragmented", None), ("best", 11_104, "admitted", 2895)],
+)
+def test_a_small_one_nibbles_at_the_large_hole(fit, hole, verdict, start):
+    """In MiB: 11,104 were given back, 10,000 are free elsewhere, and 16 are put into the 11,104.
+    Then 11,104 find no place in 21,088: two holes, 11,088 and 10,000. Put elsewhere, as with a
+    limit on what may be split, they leave the large hole whole. (There is no such limit here; best
+    fit over the whole pool does it, for the other hole is smaller.)"""
+    ops = [
+        ["allocate", "live", 2895], ["allocate", "large", 11_104], ["allocate", "wall", 1],
+        ["free", "large"], ["allocate", "small", 16], ["ask", 11_104],
+        ["allocate", "again", 11_104],
+    ]  # fmt: skip
+    ask, again = told(capacity=24_000, layout={**CONTIGUOUS, "fit": fit}, ops=ops)["ops"][-2:]
+    assert (ask["verdict"], ask["free"], ask["holes"]) == (verdict, 21_088, 2)
+    assert (ask["largest_hole"], again["start"]) == (hole, start)
+
+
+def test_a_small_one_holds_a_whole_page_back():
+    """The same in two levels: blocks of 16 MiB in pages of 11,104. With 16 MiB in use, 11,088 of
+    their page are idle, and none of it can be returned to the device; the other page can."""
+    ops = [["allocate", "large", 11_104], ["free", "large"], ["allocate", "small", 16]]
+    layout = paged(16, page_blocks=694)
+    report = told(capacity=24_000, layout=layout, ops=ops)
+    assert (report["ops"][-1]["free"], report["extras"]["returnable"]) == (23_984, 11_104)
+    empty = told(capacity=24_000, layout=layout, ops=ops[:2])
+    assert empty["extras"]["returnable"] == 2 * 11_104
+
+
+@pytest.mark.parametrize(("fit", "growth", "cycles"), [("next", 277, 116), ("first", 4, 200)])
+def test_reserved_memory_grows_and_live_memory_does_not(fit, growth, cycles):
+    """In half MiB: each cycle 182 and 91 come and go, and 4 stay behind them, in 16 GiB of which
+    440 are taken. While the hole of 273 is not used again (next fit, until it comes to the end)
+    a cycle takes 277 = 138.5 MiB, so the 117th has no place; used again, it takes 4 = 2 MiB."""
+    cycle = [["allocate", "a{i}", 182], ["allocate", "b{i}", 91], ["allocate", "pin{i}", 4],
+             ["free", "a{i}"], ["free", "b{i}"]]  # fmt: skip
+    ops = [["allocate", "base", 440]]
+    for i in range(cycles + 1):
+        ops += [[word.replace("{i}", str(i)) if isinstance(word, str) else word for word in op]
+                for op in cycle]  # fmt: skip
+    rows = told(capacity=32_768, layout={**CONTIGUOUS, "fit": fit}, ops=ops)["ops"][1:]
+    pins = [row["start"] for row in rows[2::5]]
+    assert pins[0] == 440 + 273
+    assert pins[:cycles] == [713 + growth * i for i in range(cycles)]
+    assert rows[-1]["written"] == rows[-1]["used"] == 440 + 4 * (cycles + 1)
+    assert (pins[cycles] == 713 + growth * cycles) == (fit == "first")
+
+
+def test_a_full_pool_with_one_hole_is_not_fragmented():
+    """In steps of 0.05 MiB: 24.85 of 850 MiB are idle, 2.9 %. A request of 20 that fails beside
+    it did not fail for this pool's holes: it fits here. One of 30 lacks memory."""
+    ops = [["allocate", "live", 16_503], ["ask", 400], ["ask", 600]]
+    fits, lacks = told(capacity=17_000, layout=CONTIGUOUS, ops=ops)["ops"][1:]
+    assert 1 - fits["usage"] == pytest.approx(0.029, abs=5e-4)
+    assert (fits["verdict"], fits["free"], fits["fragmentation_index"]) == ("admitted", 497, None)
+    assert (lacks["verdict"], lacks["largest_hole"]) == ("capacity", 497)
+
+
 def test_many_holes_and_none_large_enough():
     """300 holes of 44 with walls of 1, 50 asked for: all of 13,200 unusable, index only 0.117."""
     ops = [
