@@ -58,6 +58,7 @@ class View {
     this.base = data.base;
     this.version = data.version;
     this.lanes = data.lanes;
+    this.terms = data.terms;
     this.plots = {};
     this.hover = {};
     this.tries = 0;
@@ -135,6 +136,9 @@ class View {
     if (frame.state === "failed") this.root.dataset.stale = "";
     else delete this.root.dataset.stale;
     this.text(frame);
+    for (const [name, words] of Object.entries(frame.said || {})) {
+      this.find(name).setAttribute("aria-label", words);
+    }
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
     this.refreshTip();
     Object.assign(this.hover, frame.hover);
@@ -192,7 +196,7 @@ class View {
     rows.forEach((row, i) => {
       const box = node.children[i];
       put(box.children[0], row.value);
-      put(box.children[1], row.name);
+      this.named(box.children[1], row.name);
       box.kvTip = explanation(row, lane);
     });
   }
@@ -208,7 +212,7 @@ class View {
       keep(body, Object.keys(rows).length, () => document.createElement("tr"));
       Object.entries(rows).forEach(([name, cells], i) => {
         row(body, i, [name, ...lanes], (cell, lane, j) => {
-          if (j === 0) { put(cell, name); return; }
+          if (j === 0) { this.named(cell, name); return; }
           const number = cells[lane];
           this.explained(cell);
           put(cell, number.value);
@@ -217,6 +221,16 @@ class View {
         }, "td");
       });
     });
+  }
+
+  /* A number's name leads to its term. */
+  named(node, name) {
+    const anchor = this.terms[name];
+    if (!anchor) { put(node, name); return; }
+    const link = node.firstElementChild || node.appendChild(document.createElement("a"));
+    link.className = "kv-term";
+    link.href = `${this.base}terms#${anchor}`;
+    put(link, name);
   }
 
   /* Hover, focus and touch open the explanation; Escape closes it. */
@@ -519,16 +533,17 @@ function scaffold(parent, lanes) {
   root.className = "kv";
   root.dataset.theme = pageTheme();
   const lane = (name) => `<section class="kv-card" data-kv="lane-${name}" aria-label="${name} lane">
-    <div class="kv-lane-head"><h3>${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
+    <div class="kv-lane-head"><h3 aria-level="2">${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
     <div class="kv-figures"></div>
     <div class="kv-plot kv-map" data-kv="map-${name}" role="img"></div>
     <div class="kv-key" data-kv="key-${name}"></div></section>`;
-  const chart = ([name, title, alt]) => `<section class="kv-card"><h4>${title}</h4>
+  const chart = ([name, title, alt]) => `<section class="kv-card"><h4 aria-level="2">${title}</h4>
     <div class="kv-key">${key(LANE_KEYS[name] ? LANE_KEYS[name](lanes) : KEYS[name])}</div>
     <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
-  const table = (at) => `<section class="kv-card"><h4></h4>
+  const table = (at) => `<section class="kv-card"><h4 aria-level="2"></h4>
     <table data-kv="numbers-${at}"><thead><tr></tr></thead><tbody></tbody></table></section>`;
   root.innerHTML = `
+    <h1 class="kv-visually-hidden">Live: one stream of requests, ${lanes.length} KV caches</h1>
     <div class="kv-verdict" data-kv="verdict" data-tone="calm">
       <p class="kv-text" data-kv="text">Loading the model and the kernels…</p>
       <p class="kv-detail" data-kv="detail"></p></div>

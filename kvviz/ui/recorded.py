@@ -11,12 +11,15 @@ import streamlit as st
 from kvviz.build import build_lanes
 from kvviz.errors import KvvizError
 from kvviz.html.document import report
+from kvviz.lesson.terms import ANCHORS
 from kvviz.live.published import Published
 from kvviz.live.replayed import Replay
 from kvviz.recording.files import SUFFIX, unpack
 from kvviz.recording.tape import Tape
-from kvviz.ui.frames import charts, head, maps, stamp, tables
-from kvviz.views.theme import THEMES, Theme
+from kvviz.ui.frames import asked, charts, head, maps, stamp, tables
+from kvviz.ui.style import figure_theme
+from kvviz.views.findings import charts_said
+from kvviz.views.theme import Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 UPLOAD, MAKE = "A file", "Made here"
@@ -48,6 +51,8 @@ class Chosen:
 def choose() -> Chosen | None:
     """What the sidebar names; None while nothing was given, or it can't be read (it says why)."""
     with st.sidebar:
+        if "source-next" in st.session_state:  # a widget's value is set before it is drawn only
+            st.session_state["source"] = st.session_state.pop("source-next")
         source = st.radio("Recording", (UPLOAD, MAKE), key="source", horizontal=True)
         if source == UPLOAD:
             return _uploaded()
@@ -74,6 +79,15 @@ def _made() -> Chosen | None:
     name, data = st.session_state["made"]
     st.download_button("Download the recording", data, name, key="save", on_click="ignore")
     return _read(data, name)
+
+
+def make_default() -> None:
+    """Records the first preset, as the button of the sidebar does; the next run shows it."""
+    st.session_state["source-next"] = MAKE
+    st.session_state["made"] = (
+        f"{DEFAULT_PRESET}-{STEPS[1]}{SUFFIX}",
+        _record(DEFAULT_PRESET, STEPS[1]),
+    )
 
 
 def _record(preset: str, steps: int) -> bytes:
@@ -134,7 +148,7 @@ def offer_report(chosen: Chosen) -> None:
 
 def show(published: Published) -> None:
     """One step: verdict, both maps, charts, numbers, stamp."""
-    theme = THEMES[st.context.theme.type or "light"]
+    theme = figure_theme()
     words = head(published, theme)
     verdict = words["verdict"]
     st.markdown(f":{_TONES[verdict['tone']]}[**{verdict['text']}**]  \n{verdict['detail']}")
@@ -157,12 +171,14 @@ def plain(text: str) -> str:
 
 def _charts(published: Published, theme: Theme) -> None:
     drawn = charts(published, theme)
+    shown = {name: lane.snapshot for name, lane in published.lanes.items()}
+    said = charts_said(shown, asked(shown))
     names = list(TITLES)
     for row in (names[:3], names[3:]):
         for column, name in zip(st.columns(len(row)), row, strict=True):
             with column:
                 st.markdown(f"**{TITLES[name]}**")
-                _plot(name, drawn[name], TITLES[name])
+                _plot(name, drawn[name], said[name])
 
 
 def _plot(name: str, figure: dict, alt: str) -> None:
@@ -181,10 +197,12 @@ def _numbers(published: Published) -> None:
                         "formula": cell["formula"],
                         "source": cell["source"],
                         "note": cell["note"],
+                        "term": f"terms#{ANCHORS.get(cell['name'], '')}",
                     }
                     for row, cells in rows.items()
                     for lane, cell in cells.items()
                 ],
                 hide_index=True,
                 key=f"numbers-{group}",
+                column_config={"term": st.column_config.LinkColumn(display_text="what it is")},
             )

@@ -28,8 +28,8 @@ from kvviz.scenario.table import (
     request_cells,
     whole,
 )
+from kvviz.ui.style import figure_theme, page_title
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
-from kvviz.views.theme import THEMES, Theme
 
 ROWS = 18
 _CONFIG = {"displayModeBar": False, "responsive": True}
@@ -38,6 +38,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|$~:!.-])")
 
 def scenario_page() -> None:
     """All of the page. What is wrong with a file is told in a line."""
+    page_title("Scenarios: an incident, replayed exactly", "Step by step, from a small file.")
     source = _choose()
     try:
         scenario, told, lines = _replayed(source)
@@ -120,7 +121,7 @@ def _pictures(
     lines: np.ndarray,
     total: int,
 ) -> None:
-    theme = _theme()
+    theme = figure_theme()
     word = "Operation" if scenario.ops is not None else "Step"
     chosen = total
     if total > 1:
@@ -177,10 +178,6 @@ def _results(told: dict[str, Any]) -> None:
         "scenario-report.json",
         "application/json",
     )
-
-
-def _theme() -> Theme:
-    return THEMES.get(getattr(st.context.theme, "type", None) or "light", THEMES["light"])
 
 
 def _plain(text: str) -> str:
