@@ -41,6 +41,12 @@ if job and job.error:
     st.error(f"The measurement failed: {job.error}. Press Measure to try again.")
 report = (job and job.result) or empty_report()
 
+if not (job and job.result):
+    words = "Measuring: published figures until then."
+    if not (job and job.running):
+        words = "Published figures only. Press Measure to run the four systems here."
+    st.info(words)
+
 theme = figure_theme()
 shares, requests = st.columns([3, 2])
 shares.markdown("**Figure 2.** Hatched: published. Solid: measured.")
@@ -51,12 +57,7 @@ requests.markdown("**Figure 13a.** Requests batched at once.")
 requests.plotly_chart(
     paper.batched(report, theme), theme=None, key="batched", alt=paper_said(report, "batched", "")
 )
-if not (job and job.result):
-    words = "Measuring: published figures until then."
-    if not (job and job.running):
-        words = "Published figures only. Press Measure to run the four systems here."
-    st.info(words)
-else:
+if job and job.result:
     for note in notes(report):
         st.markdown(f"- {note}")
     st.dataframe(table(report), hide_index=True, height="content")

@@ -17,7 +17,8 @@ PATTERNS = 5  # the first is none
 
 class HueBook:
     """Hands out looks: of a hue that no address neighbour has and few others, and the first
-    pattern that is free in it. Up to 60 at once are all different.
+    pattern that is free in it. Up to 60 at once are all different, but for one that comes back:
+    it keeps its own, though another may have it now.
 
     Told of every step, it gives the same colours in every run with the same settings. The last
     `remembered` requests keep theirs after they left, for those who look at a past step.

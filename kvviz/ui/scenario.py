@@ -30,6 +30,7 @@ from kvviz.scenario.table import (
 )
 from kvviz.ui.style import figure_theme, page_title
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
+from kvviz.views.theme import SIGNS
 
 ROWS = 18
 _CONFIG = {"displayModeBar": False, "responsive": True}
@@ -168,7 +169,7 @@ def _results(told: dict[str, Any]) -> None:
         names, rows = REQUEST_COLUMNS, [request_cells(row) for row in told["requests"]]
     if rows:
         st.dataframe(
-            {name: [row[i] for row in rows] for i, name in enumerate(names)},
+            {name: [_signed(row[i]) for row in rows] for i, name in enumerate(names)},
             hide_index=True,
             height=min(38 + 35 * len(rows), 460),
         )
@@ -178,6 +179,11 @@ def _results(told: dict[str, Any]) -> None:
         "scenario-report.json",
         "application/json",
     )
+
+
+def _signed(cell: str) -> str:
+    """A verdict with the symbol that it has in every chart."""
+    return f"{SIGNS[cell]} {cell}" if cell in SIGNS else cell
 
 
 def _plain(text: str) -> str:

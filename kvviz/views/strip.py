@@ -12,7 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvviz.records import HOLE, RESERVED, SIBLINGS, Columns
-from kvviz.views.theme import PATTERNS, Figure, Theme, axis, blend, faded, ink, layout, number
+from kvviz.views.theme import (
+    PATTERNS,
+    SIGNS,
+    Figure,
+    Theme,
+    axis,
+    blend,
+    faded,
+    ink,
+    layout,
+    number,
+)
 
 MOST_PIECES = 400  # in a row; one with more is drawn as parts of the pool, each with its share
 PARTS = 256
@@ -263,7 +274,7 @@ def _note(row: StripRow, at: int, theme: Theme) -> dict:
         "xref": "paper",
         "xanchor": "right",
         "y": at,
-        "text": f"{row.note}: {number(row.ask)}",
+        "text": f"{SIGNS.get(row.note, '')} {row.note}: {number(row.ask)}".strip(),
         "showarrow": False,
         "font": {"size": 11, "color": theme.alarm},
         "bgcolor": faded(theme.paper, 0.85),

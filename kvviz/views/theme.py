@@ -119,6 +119,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 # One symbol for each verdict, in every chart
 SYMBOLS = {"fragmented": "x", "capacity": "triangle-down", "queued": "circle", "never": "square"}
+SIGNS = {"fragmented": "✕", "capacity": "▼", "queued": "●", "never": "■"}  # the same, in text
 # Marks of requests beyond the first twelve, as Plotly names them: none, then the nth of a hue
 PATTERNS = ("", "-", "|", "+", ".")
 FONT = "'Source Sans', 'Source Sans Pro', system-ui, sans-serif"

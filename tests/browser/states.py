@@ -58,7 +58,7 @@ def press(*names: str, sidebar: bool = False) -> Callable[[Page], None]:
             if sidebar:
                 open_sidebar(page)
             # A shortcut is part of a button's name
-            label = re.compile(f"^{re.escape(name)}( .)?$")
+            label = re.compile(f"^{re.escape(name)}( ?\\S)?$")
             page.get_by_role("button", name=label).first.click()
             if sidebar:
                 close_sidebar(page)

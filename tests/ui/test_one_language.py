@@ -8,21 +8,22 @@ import pytest
 
 from kvviz.caches.layouts import LANES
 from kvviz.records import REFUSALS
-from kvviz.views.theme import SYMBOLS, THEMES
+from kvviz.views.theme import SIGNS, SYMBOLS, THEMES
 
 
 def test_each_verdict_has_a_symbol_of_its_own():
     """Two reasons for a refusal would look like one."""
     assert set(SYMBOLS) == set(REFUSALS)
     assert len(set(SYMBOLS.values())) == len(SYMBOLS)
+    shapes = {"x": "✕", "triangle-down": "▼", "circle": "●", "square": "■"}
+    assert {verdict: shapes[SYMBOLS[verdict]] for verdict in SYMBOLS} == SIGNS
 
 
 def test_the_live_key_shows_the_symbols_of_the_chart(root):
     """The key under the chart would explain other marks than are drawn."""
-    signs = {"x": "✕", "triangle-down": "▼", "circle": "●", "square": "■"}
     text = (root / "kvviz/ui/live.js").read_text()
     shown = dict(re.findall(r'\["sign", "free", "(\w+)", "(.)"\]', text))
-    assert shown == {verdict: signs[SYMBOLS[verdict]] for verdict in shown}
+    assert shown == {verdict: SIGNS[verdict] for verdict in shown}
     assert set(shown) >= {"fragmented", "capacity", "queued"}
 
 
