@@ -24,7 +24,7 @@ _CSS = """<style>
 [data-testid=stHeading] h3 { font-size: 1.05rem; }
 /* Streamlit's own pale grey has a contrast of less than 4.5 */
 [data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p, .kv-says {
-  color: light-dark(#5b6474, #a3acbb); }
+  color: light-dark(#5b6474, #a3acbb); opacity: 1; }
 [class*=st-key-nothing] { padding: 2.4rem 1.4rem; text-align: center;
   background: light-dark(#f5f6f9, #181d27); border-radius: .5rem; }
 [class*=st-key-nothing] [data-testid=stMarkdown] { max-width: 46rem; margin: 0 auto; }

@@ -131,9 +131,7 @@ def picture(
     patterned = (codes & (SHARED - 1)).max(initial=0) >= _FIRST + 2 * _HUES
     reserved = (pixels >= _FIRST) & (pixels % 2 == 1)
     if patterned:
-        bit, inked = _pattern_codes()
-        marks = _patterns(grid.rows * s, grid.columns * s)
-        np.copyto(pixels, inked[pixels], where=(bit[pixels] & marks) > 0)
+        pixels = _inked()[_patterns(grid.rows * s, grid.columns * s) | pixels]
     if shared.any():
         np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
     np.copyto(pixels, _HOLE, where=reserved & _hatch(grid.rows * s, grid.columns * s))
@@ -213,23 +211,24 @@ def _lines_are_clear(snapshot: Snapshot, grid: Grid) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _pattern_codes() -> tuple[np.ndarray, np.ndarray]:
-    """For each palette index: its pattern's bit (0: none), and its ink's index. uint8 [256]"""
-    codes = np.arange(256)
-    look = (codes - _FIRST) // 2
-    pattern = np.where((codes >= _FIRST) & (codes < _INK), look // _HUES, 0)
-    bit = np.where(pattern > 0, 1 << np.maximum(pattern - 1, 0), 0)
-    return bit.astype(np.uint8), (_INK + (codes - _FIRST) % (2 * _HUES)).astype(np.uint8)
+def _inked() -> np.ndarray:
+    """For marks << 8 | palette index the index to show: its ink's where its pattern has a mark.
+    uint8 [16 * 256]"""
+    code, marks = np.arange(256), np.arange(16)[:, None]
+    pattern = np.where((code >= _FIRST) & (code < _INK), (code - _FIRST) // (2 * _HUES), 0)
+    marked = (pattern > 0) & ((marks >> np.maximum(pattern - 1, 0)) & 1 > 0)
+    return np.where(marked, _INK + (code - _FIRST) % (2 * _HUES), code).astype(np.uint8).ravel()
 
 
 @lru_cache(maxsize=16)
 def _patterns(height: int, width: int) -> np.ndarray:
-    """Where each pattern has ink, a bit each: rows, columns, both, checks. uint8 [height, width]"""
+    """The patterns that have a mark here, a bit each: rows, columns, both, checks; shifted by 8.
+    uint16 [height, width]"""
     y, x = np.ogrid[:height, :width]
-    rows, columns = y % 8 < 3, x % 8 < 3
+    rows, columns = (y % 8 < 3) & (x >= 0), (x % 8 < 3) & (y >= 0)
     checks = (x // 4 + y // 4) % 2 == 0
-    marks = (rows & (x >= 0), columns & (y >= 0), rows | columns, checks)
-    return sum(mark.astype(np.uint8) << i for i, mark in enumerate(marks))
+    marks = (rows, columns, rows | columns, checks)
+    return sum(mark.astype(np.uint16) << (8 + i) for i, mark in enumerate(marks))
 
 
 @lru_cache(maxsize=16)

@@ -42,7 +42,7 @@ def test_arrows_work_wherever_the_focus_is(visit: Open, server: Server) -> None:
     """After a click on a step's number, or on the action, the keys would do nothing."""
     page = visit("/lesson?step=6", ready=QUIET).page
     _is_at(page, 6)
-    page.get_by_text("3", exact=True).click()
+    page.get_by_role("radio", name="3", exact=True).click()
     _is_at(page, 3)
     settle(page)
     _press(page, "ArrowRight", 4)
@@ -55,7 +55,7 @@ def test_arrows_work_wherever_the_focus_is(visit: Open, server: Server) -> None:
     page.goto(f"{server.url}/lesson?step=6")  # the choice on this step keeps its own arrows
     page.wait_for_function(QUIET)
     _is_at(page, 6)
-    page.get_by_text("full slide", exact=True).click()
+    page.get_by_role("radio", name="full slide").click()
     settle(page)
     page.keyboard.press("ArrowRight")
     page.wait_for_timeout(500)
@@ -71,10 +71,10 @@ def test_the_questions_are_answered_by_changing_a_setting(visit: Open) -> None:
         group = page.get_by_role("radiogroup", name="Your answer").nth(number - 1)
         group.get_by_text(words, exact=True).click()
 
-    page.get_by_text("worst", exact=True).click()
+    page.get_by_role("radio", name="worst").click()
     answer(1, "C")
     expect(page.get_by_text("Right: C.")).to_be_visible(timeout=15_000)
-    page.get_by_text("first", exact=True).click()  # another setting, another answer
+    page.get_by_role("radio", name="first").click()  # another setting, another answer
     expect(page.get_by_text("Not C: it is A.")).to_be_visible(timeout=15_000)
     answer(1, "A")
     answer(2, "3,392")
