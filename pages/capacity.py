@@ -14,6 +14,7 @@ from kvviz.planning.report import (
 )
 from kvviz.ui.capacity import Choice, inputs, live_check, measured
 from kvviz.ui.style import figure_theme, nothing_yet, page_title
+from kvviz.ui.terms import term_links
 from kvviz.views.capacity_plan import concurrency, gpu_memory, memory_parts
 from kvviz.views.findings import concurrency_said, memory_said
 
@@ -49,6 +50,7 @@ def pool(plan: Plan) -> None:
             (f"At once, of {plan.max_len:,}", f"{plan.concurrency(plan.max_len):,.2f}"),
         ):
             st.metric(label, value, width="content")
+    term_links("slot", "need", "block")
     chart(gpu_memory(plan, theme), "memory", memory_said(*memory_parts(plan)))
     for note in plan.notes:
         st.caption(note)

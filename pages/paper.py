@@ -8,6 +8,7 @@ from kvviz.sweeps.kept import Kept, default_folder
 from kvviz.sweeps.pool import Pool
 from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.terms import term_links
 from kvviz.views import paper
 from kvviz.views.findings import paper_said
 
@@ -61,4 +62,5 @@ if job and job.result:
     for note in notes(report):
         st.markdown(f"- {note}")
     st.dataframe(table(report), hide_index=True, height="content")
+term_links("slot", "breakdown")
 st.caption(f"Source: {SOURCE}.")

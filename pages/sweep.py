@@ -6,6 +6,7 @@ from kvviz.sweeps.table import as_csv
 from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme, nothing_yet, page_title
 from kvviz.ui.sweep import choose, draw, start
+from kvviz.ui.terms import term_links
 
 page_title(
     "Sweep: what a setting does, over its whole range",
@@ -39,4 +40,7 @@ if not result:
         )
     st.stop()
 draw(result, figure_theme())
+term_links(
+    "slot usage and block usage", "external fragmentation", "false refusal", "admissible now"
+)
 st.download_button("Table as CSV", as_csv(result), "sweep.csv", "text/csv", on_click="ignore")

@@ -18,6 +18,7 @@ from kvviz.replay.load import STEP_MS, Load, from_trace, load_of
 from kvviz.replay.replay import ROWS
 from kvviz.replay.sizes import DEFAULT_MODEL, SLOT_BYTES, slot_bytes_of, slots_in
 from kvviz.ui.style import figure_theme
+from kvviz.ui.terms import term_links
 from kvviz.views import findings as said
 from kvviz.views import replay as figures
 from kvviz.views.memory_map import map_alt, memory_map
@@ -180,6 +181,10 @@ def results(report: dict[str, Any]) -> None:
     st.header("All numbers")
     table = {name: [_text(read(lane)) for _, read in ROWS] for name, lane in lanes.items()}
     st.dataframe({"": [label for label, _ in ROWS], **table}, hide_index=True, height="content")
+    term_links(
+        "verdict", "false refusal", "admissible now", "slot usage and block usage", "breakdown",
+        "external fragmentation",
+    )  # fmt: skip
     for name, lane in lanes.items():
         if lane["why"]:
             st.caption(f"{name} ran step by step: {lane['why']} is not done by events.")

@@ -29,6 +29,7 @@ from kvviz.scenario.table import (
     whole,
 )
 from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.terms import term_links
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
 from kvviz.views.theme import SIGNS
 
@@ -173,6 +174,7 @@ def _results(told: dict[str, Any]) -> None:
             hide_index=True,
             height=min(38 + 35 * len(rows), 460),
         )
+    term_links("verdict", "hole", "unusable free space index", "fragmentation index", "compaction")
     st.download_button(
         "Download the results",
         json.dumps(told, indent=1) + "\n",

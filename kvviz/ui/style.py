@@ -25,6 +25,10 @@ _CSS = """<style>
 /* Streamlit's own pale grey has a contrast of less than 4.5 */
 [data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p, .kv-says {
   color: light-dark(#5b6474, #a3acbb); opacity: 1; }
+/* White on the dark theme's light blue would be too pale: dark on it */
+[data-testid=stBaseButton-primary]:not(:disabled) :is(p, span, kbd),
+[data-tag-index], [data-tag-index] :is(span, svg) {
+  color: light-dark(#ffffff, #0e1117); opacity: 1; }
 [class*=st-key-nothing] { padding: 2.4rem 1.4rem; text-align: center;
   background: light-dark(#f5f6f9, #181d27); border-radius: .5rem; }
 [class*=st-key-nothing] [data-testid=stMarkdown] { max-width: 46rem; margin: 0 auto; }

@@ -23,6 +23,13 @@ def terms_page() -> None:
             _term(term)
 
 
+def term_links(*names: str) -> None:
+    """A line with links to these terms, by their names on the page."""
+    anchors = {term.name: term.anchor for term in (*WORDS, *FORMULAS)}
+    links = (f"[{name}](terms#{anchors[name]})" for name in names)
+    st.caption(f"What is meant: {', '.join(links)}.")
+
+
 def _term(term: Term) -> None:
     with st.container(gap="xxsmall"):
         st.subheader(term.name, anchor=term.anchor)
