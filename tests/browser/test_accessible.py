@@ -27,8 +27,8 @@ CHECKED = (
 # Charts without a name of their own
 _NAMELESS = """() => [...document.querySelectorAll('.stPlotlyChart, .kv-plot')]
   .filter((chart) => !(chart.getAttribute('aria-label')
-    || chart.querySelector('[role=img][aria-label]')
-    || chart.closest('[role=img][aria-label]')))
+    || chart.querySelector('[role=img][aria-label], [role=figure][aria-label]')
+    || chart.closest('[role=img][aria-label], [role=figure][aria-label]')))
   .map((chart) => chart.outerHTML.slice(0, 200))"""
 
 
