@@ -76,7 +76,7 @@ class FrameBuilder:
             figures |= charts(published, theme)
             frame["numbers"] = tables(published)
             shown = {name: lane.snapshot for name, lane in published.lanes.items()}
-            frame["said"] = charts_said(shown, asked(shown))
+            frame["said"] = charts_said(shown, asked(shown)) if shown else {}
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: hover(lane)
@@ -127,6 +127,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "legend": _legend(theme),
         "stamp": stamp(published),
         "numbers": None,
+        "said": {},
         "past": {
             "looking": published.looking,
             "first": published.first,

@@ -136,7 +136,7 @@ class View {
     if (frame.state === "failed") this.root.dataset.stale = "";
     else delete this.root.dataset.stale;
     this.text(frame);
-    for (const [name, words] of Object.entries(frame.said || {})) {
+    for (const [name, words] of Object.entries(frame.said)) {
       this.find(name).setAttribute("aria-label", words);
     }
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));

@@ -57,8 +57,8 @@ def press(*names: str, sidebar: bool = False) -> Callable[[Page], None]:
         for name in names:
             if sidebar:
                 open_sidebar(page)
-            # A shortcut is part of a button's name
-            label = re.compile(f"^{re.escape(name)}( ?\\S)?$")
+            # What follows: the key that is its shortcut
+            label = re.compile(f"^{re.escape(name)}")
             page.get_by_role("button", name=label).first.click()
             if sidebar:
                 close_sidebar(page)
