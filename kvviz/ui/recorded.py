@@ -17,9 +17,9 @@ from kvviz.live.replayed import Replay
 from kvviz.recording.files import SUFFIX, unpack
 from kvviz.recording.tape import Tape
 from kvviz.ui.frames import asked, charts, head, maps, stamp, tables
-from kvviz.ui.style import figure_theme
+from kvviz.ui.style import figure_theme, lanes_key
 from kvviz.views.findings import charts_said
-from kvviz.views.theme import Theme
+from kvviz.views.theme import SIGNS, Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 UPLOAD, MAKE = "A file", "Made here"
@@ -173,6 +173,8 @@ def _charts(published: Published, theme: Theme) -> None:
     drawn = charts(published, theme)
     shown = {name: lane.snapshot for name, lane in published.lanes.items()}
     said = charts_said(shown, asked(shown))
+    signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items())
+    lanes_key(shown, theme, f"Red dashes: the next request. Dotted: free. Refused: {signs}.")
     names = list(TITLES)
     for row in (names[:3], names[3:]):
         for column, name in zip(st.columns(len(row)), row, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
@@ -31,6 +32,9 @@ _CSS = """<style>
   color: light-dark(#ffffff, #0e1117); opacity: 1; }
 [class*=st-key-nothing] { padding: 2.4rem 1.4rem; text-align: center;
   background: light-dark(#f5f6f9, #181d27); border-radius: .5rem; }
+.kv-says { margin: 0; }
+.kv-lanes-key b { font-size: 1.2em; margin-left: .8em; }
+[class*=st-key-nothing] p { text-align: center; }
 [class*=st-key-nothing] [data-testid=stMarkdown] { max-width: 46rem; margin: 0 auto; }
 @media (max-width: 768px) {
   .stMainBlockContainer { padding-top: 3rem; }
@@ -57,6 +61,15 @@ def nothing_yet(title: str, says: str, action: str = "", *, disabled: bool = Fal
         st.markdown(f"**{title}**")
         st.markdown(says)
         return bool(action) and st.button(action, type="primary", key="begin", disabled=disabled)
+
+
+def lanes_key(names: Iterable[str], theme: Theme, more: str = "") -> None:
+    """Whose colour is whose, in the charts below; `more`: the other marks, in words."""
+    lanes = "".join(
+        f'<b style="color: {theme.lanes[name]}" aria-hidden="true">■</b> {escape(name)}'
+        for name in names
+    )
+    st.html(f'<p class="kv-says kv-lanes-key">{lanes} &ensp; {escape(more)}</p>')
 
 
 def figure_theme() -> Theme:
