@@ -28,6 +28,7 @@ export default function ({ data, parentElement }) {
     if (button && !button.disabled) button.click();
   };
   window.addEventListener("keydown", listen, true);
+  window.__kvvizKeys = true;
   const stop = () => {
     window.removeEventListener("keydown", listen, true);
     parentElement.kvStop = null;
