@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
+PICTURES ?= artifacts/pictures
 export PYTHONPATH := $(CURDIR)
 
 .PHONY: run test lint bench screenshots clean
@@ -21,7 +22,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m kvviz bench
 
 screenshots: $(VENV)/.installed-dev
-	$(BIN)/python tests/browser/screenshots.py docs/images
+	$(BIN)/python tests/browser/screenshots.py $(PICTURES) docs/images
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

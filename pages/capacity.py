@@ -13,15 +13,17 @@ from kvviz.planning.report import (
     plan_or_none,
 )
 from kvviz.ui.capacity import Choice, inputs, live_check, measured
-from kvviz.views.capacity_plan import concurrency, gpu_memory
-from kvviz.views.theme import THEMES
+from kvviz.ui.style import figure_theme, nothing_yet, page_title
+from kvviz.ui.terms import term_links
+from kvviz.views.capacity_plan import concurrency, gpu_memory, memory_parts
+from kvviz.views.findings import concurrency_said, memory_said
 
-theme = THEMES[st.context.theme.type or "light"]
+theme = figure_theme()
 BARE = {"displayModeBar": False}
 
 
-def chart(figure: dict, key: str) -> None:
-    st.plotly_chart(figure, theme=None, key=key, config=BARE)
+def chart(figure: dict, key: str, alt: str) -> None:
+    st.plotly_chart(figure, theme=None, key=key, config=BARE, alt=alt)
 
 
 def costs(shape: KVShape, tp: int) -> None:
@@ -48,13 +50,14 @@ def pool(plan: Plan) -> None:
             (f"At once, of {plan.max_len:,}", f"{plan.concurrency(plan.max_len):,.2f}"),
         ):
             st.metric(label, value, width="content")
-    chart(gpu_memory(plan, theme), "memory")
+    term_links("slot", "need", "block")
+    chart(gpu_memory(plan, theme), "memory", memory_said(*memory_parts(plan)))
     for note in plan.notes:
         st.caption(note)
 
 
 def mix(choice: Choice, plan: Plan) -> None:
-    st.subheader("How many requests of the mix run at once", anchor=False)
+    st.header("How many requests of the mix run at once", anchor=False)
     wanted = st.button("Measure", type="primary", key="measure")
     found = measured(choice, plan, wanted)
     if found is None:
@@ -63,7 +66,8 @@ def mix(choice: Choice, plan: Plan) -> None:
             "memory out, dry (no model, no tensors). It takes some seconds."
         )
         return
-    chart(concurrency(found["outcomes"], theme), "concurrency")
+    told = found["outcomes"]
+    chart(concurrency(told, theme), "concurrency", concurrency_said(told))
     st.caption(
         "Hatched: plain division, modelled. Solid: measured in a dry replay of the engine, with "
         "more requests waiting than fit."
@@ -90,11 +94,18 @@ def live() -> None:
             st.error(f"{text}: they differ.")
 
 
-st.header("Capacity: what fits on a GPU", anchor=False)
+page_title(
+    "Capacity: what fits on a GPU",
+    "What a token of the model costs, what is left for the KV cache, how many requests run in it.",
+)
 try:
     choice = inputs()
     if choice.config is None:
-        st.info("Paste a model's config.json in the sidebar, or upload it.")
+        nothing_yet(
+            "No model yet",
+            "Paste a model's config.json in the sidebar, or upload it: what one token costs, how a "
+            "GPU's memory is spent and how many requests run at once follow from it.",
+        )
         st.stop()
     whole = checked_shape(choice.config, choice.name, choice.kv_dtype)
     costs(whole.on_rank(choice.ask.tp), choice.ask.tp)

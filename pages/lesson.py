@@ -1,5 +1,16 @@
 """The lesson: why KV caches fragment, in eight steps on real tensors, and three questions."""
 
-from kvviz.ui.lesson import lesson_page
+import streamlit as st
 
-lesson_page()
+from kvviz.errors import KvvizError
+
+# The first visitor waits for torch and the model, for seconds, and is told so
+try:
+    with st.spinner("Loading the model and its tensors …"):
+        from kvviz.ui.lesson import lesson_page, loaded
+
+        bench = loaded()
+except KvvizError as error:
+    st.error(str(error))
+    st.stop()
+lesson_page(bench)

@@ -7,14 +7,16 @@ from kvviz.studies.paper_words import notes, table
 from kvviz.sweeps.kept import Kept, default_folder
 from kvviz.sweeps.pool import Pool
 from kvviz.ui.jobs import desk, watch
-from kvviz.ui.style import figure_theme
+from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.terms import term_links
 from kvviz.views import paper
+from kvviz.views.findings import paper_said
 
-st.markdown("#### Where the KV memory goes: the PagedAttention paper's figure, measured here")
-st.caption(
+page_title(
+    "The paper's figure: where the KV memory goes",
     f"OPT-13B in fp16 (819,200 bytes a slot), 12 GiB for K and V: {SLOTS:,} slots. At most 2,048 "
     "tokens, lengths as in ShareGPT, a queue that never runs dry. Orca's three reservations are "
-    "served by a buddy allocator, vLLM by blocks of 16. Dry: memory alone, no model."
+    "served by a buddy allocator, vLLM by blocks of 16. Dry: memory alone, no model.",
 )
 left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom")
 seeds = left.slider("Seeds", 1, 10, 3, key="seeds", bind="query-params")
@@ -37,19 +39,28 @@ job = desk().jobs.get("paper")
 if job and job.running:
     watch(job, "runs")
 if job and job.error:
-    st.error(job.error)
+    st.error(f"The measurement failed: {job.error}. Press Measure to try again.")
 report = (job and job.result) or empty_report()
+
+if not (job and job.result):
+    words = "Measuring: published figures until then."
+    if not (job and job.running):
+        words = "Published figures only. Press Measure to run the four systems here."
+    st.info(words)
 
 theme = figure_theme()
 shares, requests = st.columns([3, 2])
 shares.markdown("**Figure 2.** Hatched: published. Solid: measured.")
-shares.plotly_chart(paper.bars(report, theme), theme=None, key="bars")
+shares.plotly_chart(
+    paper.bars(report, theme), theme=None, key="bars", alt=paper_said(report, "token states", " %")
+)
 requests.markdown("**Figure 13a.** Requests batched at once.")
-requests.plotly_chart(paper.batched(report, theme), theme=None, key="batched")
-if not (job and job.result):
-    st.info("Published figures only. Press Measure to run the four systems here.")
-else:
+requests.plotly_chart(
+    paper.batched(report, theme), theme=None, key="batched", alt=paper_said(report, "batched", "")
+)
+if job and job.result:
     for note in notes(report):
         st.markdown(f"- {note}")
     st.dataframe(table(report), hide_index=True, height="content")
+term_links("slot", "breakdown")
 st.caption(f"Source: {SOURCE}.")

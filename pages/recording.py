@@ -3,11 +3,22 @@
 import streamlit as st
 
 from kvviz.errors import KvvizError
-from kvviz.ui.recorded import choose, offer_report, pick, plain, show
+from kvviz.ui.recorded import choose, make_default, offer_report, pick, plain, show
+from kvviz.ui.style import nothing_yet, page_title
 
+page_title(
+    "Recording: a saved run, step by step", "Every step that was recorded, and a report of it."
+)
 chosen = choose()
 if chosen is None:
-    st.info("Choose a recording in the sidebar: every step of it can be looked at here.")
+    if nothing_yet(
+        "No recording yet",
+        "Upload one in the sidebar, or have one made there. You will see verdict, memory maps, "
+        "charts and numbers of any step, and can take the whole of it along as one HTML file.",
+        "Record 300 steps of the default mix",
+    ):
+        make_default()
+        st.rerun()
     st.stop()
 try:
     manifest = chosen.replay.recording.manifest

@@ -6,32 +6,42 @@ from kvviz.errors import KvvizError
 from kvviz.ui.jobs import desk
 from kvviz.ui.replay import about, progress, results, the_map
 from kvviz.ui.replay_order import controls, start
+from kvviz.ui.style import nothing_yet, page_title
 
-st.header("Replay a trace")
-order = controls()
+page_title(
+    "Replay: a trace of production size",
+    "Who would have been refused, and why. Dry: memory alone, exact to the token.",
+)
+order, pressed = controls()
 state = st.session_state
-if order is not None:
+job = state.get("replay")
+if job is None and not pressed:
+    pressed = nothing_yet(
+        "Nothing is replayed yet",
+        "The lanes' bookkeeping runs as it would in a server and nothing is computed, so a million "
+        "requests take seconds. You will see free memory beside what requests could have of it, "
+        "who ran and who waited, refusals by verdict, and the memory map of any moment. "
+        "Requests, pool and lanes are chosen in the sidebar.",
+        f"Replay {order.requests:,} requests",
+    )
+if pressed:
     try:
-        state["replay"], state["replay_trace"] = start(order)
-        desk().keep("replay", state["replay"])
+        job, state["replay_trace"] = start(order)
+        desk().keep("replay", job)
     except KvvizError as error:
         st.error(str(error))
         st.stop()
-job = state.get("replay")
+    state["replay"] = job
+    st.rerun()
 if job is None:
-    st.write(
-        "Choose requests, a pool and lanes, and press **Replay**. It is dry: the lanes' "
-        "bookkeeping runs as it would in a server, exact to the token, but nothing is computed, "
-        "so a million requests take seconds. Lanes that only run step by step take longer."
-    )
     st.stop()
 about(job, state["replay_trace"])
 if job.running:
     progress(job)
 elif job.error:
-    st.error(job.error)
+    st.error(f"The replay failed: {job.error}")
 elif job.report is None:
-    st.info("Cancelled. Press Replay to start anew.")
+    st.info("Cancelled, and nothing of it is kept. Press Replay to start anew.")
 else:
     results(job.report)
     the_map(job)

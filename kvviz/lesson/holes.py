@@ -6,6 +6,7 @@ from kvviz.config import FITS
 from kvviz.lesson.pool import Bench
 from kvviz.lesson.sequence import ASK, GONE, LATE, NAMES, SIZE, filled, holed
 from kvviz.lesson.shown import Shown, Table, mib
+from kvviz.lesson.terms import ANCHORS
 from kvviz.metrics import buddyinfo
 from kvviz.views.classical import indices, rules
 from kvviz.views.number import Number, Question
@@ -128,7 +129,7 @@ def _named(numbers: list[Number], name: str) -> Number:
 
 def _table(numbers: list[Number]) -> Table:
     return {
-        "number": [n.name for n in numbers],
+        "number": [f"[{n.name}](terms#{ANCHORS[n.name]})" for n in numbers],
         "value": [n.value for n in numbers],
         "how": [n.formula for n in numbers],
         "source": [n.source for n in numbers],

@@ -9,6 +9,13 @@ from kvviz.lesson import cures, holes
 from kvviz.lesson.pool import Bench
 from kvviz.lesson.shown import Shown
 
+END = (
+    "So that is why a request is refused with half of the memory free: it needs its slots in one "
+    "piece, the free ones lie in holes between requests that still run, and no hole is long "
+    "enough. Moving what lives makes one hole of many, and costs copies. Blocks need no "
+    "one piece at all, and cost a tail a request and a table."
+)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -25,18 +32,19 @@ class Step:
 STEPS: tuple[Step, ...] = (
     Step(
         "One slot, and a full pool",
-        "A model that writes text keeps the keys and values (K and V) of every token it has read, "
-        "in every layer. The room for one token is a **slot**. A serving engine sets a pool of "
-        "slots aside once and lends it to requests. A plain cache lends each request **one "
-        "piece**, for then token *i* is simply at *start + i*.",
+        "A language model writes one token, a piece of a word, at a time, and looks back at all "
+        "those before it. So as not to work them out again, it keeps two rows of numbers for each, "
+        "its key and its value (K and V), in every layer: the **KV cache**. The room for one token "
+        "is a **slot**. A server sets a pool of slots aside once and lends it to requests. A plain "
+        "cache lends each request **one piece**, for then token *i* is simply at *start + i*.",
         "Fill the pool",
         holes.fill,
     ),
     Step(
         "Requests finish in any order",
         "An answer may take ten tokens or a thousand, so requests do not leave in the order in "
-        "which they came. When one ends, its slots are free again, and its neighbours stay where "
-        "they are: the attention of the requests still running points at them.",
+        "which they came. When one ends, its slots are free again. Its neighbours stay where they "
+        "are: they are still being read and written there.",
         "Let a, c, e and g finish",
         holes.finish,
     ),
@@ -50,9 +58,10 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "A request is refused although memory is free",
-        "Request i arrives and needs 2,048 slots, prompt and answer together. Twice as many are "
-        "free. Lack of memory would be one thing (`capacity`); this is another (`fragmented`): "
-        "enough is free, and there is no place for it.",
+        "Request i arrives and needs 2,048 slots, prompt and answer together. Half of the pool is "
+        "free, twice as much as it needs. But it needs them in one piece, and the longest free "
+        "piece has 1,024. Lack of memory would be one thing (`capacity`); this is another "
+        "(`fragmented`): enough is free, and there is no place for it.",
         "Ask for 2,048",
         holes.arrive,
     ),

@@ -1,4 +1,7 @@
-"""A colour for each request, chosen once and kept for its life."""
+"""A colour and a pattern for each request, chosen once and kept for its life.
+
+Together they are a look: hue + 12 * pattern, 0 to 59.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ from collections.abc import Callable
 from kvviz.records import Columns, Snapshot
 
 HUES = 12
+PATTERNS = 5  # the first is none
 
 
 class HueBook:
-    """Hands out hues 0..11: not one of its address neighbours', then the least used.
+    """Hands out looks: of a hue that no address neighbour has and few others, and the first
+    pattern that is free in it. Up to 60 at once are all different, but for one that comes back:
+    it keeps its own, though another may have it now.
 
     Told of every step, it gives the same colours in every run with the same settings. The last
     `remembered` requests keep theirs after they left, for those who look at a past step.
@@ -40,21 +46,30 @@ class HueBook:
         counts = Counter(self._hue.values())
         neighbours = _neighbours(columns())
         for request in sorted(new):
-            taken = {self._hue.get(n) for n in neighbours.get(request, ())}
-            hue = self._past.get(request)
-            if hue is None:
-                hue = min(
-                    [h for h in range(HUES) if h not in taken] or range(HUES),
-                    key=lambda h: (counts[h], (h * 5 + request * 7) % HUES),
-                )
-            self._hue[request] = self._past[request] = hue
-            counts[hue] += 1
+            near = neighbours.get(request, ())
+            look = self._past.get(request)
+            if look is None:
+                taken = {self._hue[n] % HUES for n in near if n in self._hue}
+                look = _chosen(request, taken, counts)
+            self._hue[request] = self._past[request] = look
+            counts[look] += 1
         while len(self._past) > self._remembered:
             del self._past[next(iter(self._past))]
 
     def of(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """The hues that requests in these past snapshots had."""
         return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
+
+
+def _chosen(request: int, near: set[int], counts: Counter[int]) -> int:
+    """A look that nobody has while there is one, in a hue that no neighbour has if one is left."""
+    by_hue = [sum(counts[h + HUES * p] for p in range(PATTERNS)) for h in range(HUES)]
+    free = [h for h in range(HUES) if by_hue[h] < PATTERNS]
+    hue = min(
+        [h for h in free if h not in near] or free or range(HUES),
+        key=lambda h: (by_hue[h], (h * 5 + request * 7) % HUES),
+    )
+    return min((hue + HUES * p for p in range(PATTERNS)), key=lambda look: counts[look])
 
 
 def _shown(snapshots: list[Snapshot]) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kvviz.lesson.terms import ANCHORS
 from kvviz.live.runner import LiveRunner
 from kvviz.ui.server import asset_version
 
@@ -36,5 +37,6 @@ def live_view(runner: LiveRunner) -> None:
             "version": asset_version(),
             "base": f"/{base}/" if base else "/",
             "lanes": list(runner.config.lane_names),
+            "terms": ANCHORS,
         },
     )

@@ -25,6 +25,7 @@ from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns, Snapshot
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
+from kvviz.views.findings import charts_said
 from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
@@ -75,6 +76,8 @@ class FrameBuilder:
         if with_charts:
             figures |= charts(published, theme)
             frame["numbers"] = tables(published)
+            shown = {name: lane.snapshot for name, lane in published.lanes.items()}
+            frame["said"] = charts_said(shown, asked(shown)) if shown else {}
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: hover(lane)
@@ -125,6 +128,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "legend": _legend(theme),
         "stamp": stamp(published),
         "numbers": None,
+        "said": {},
         "past": {
             "looking": published.looking,
             "first": published.first,
@@ -138,7 +142,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
 
 def tables(published: Published) -> dict[str, dict[str, dict[str, Any]]]:
     """Every number that does not stand over a map: {group: {row: {lane: a Number}}}."""
-    ask = _ask({name: lane.snapshot for name, lane in published.lanes.items()})
+    ask = asked({name: lane.snapshot for name, lane in published.lanes.items()})
     groups = tuple(group for group in GROUPS if group != HEADLINE)
     found = side_by_side(
         {name: _numbers(lane, ask, groups) for name, lane in published.lanes.items()}
@@ -195,7 +199,7 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
         return {}
     snapshots = {name: lane.snapshot for name, lane in lanes.items()}
     memory = published.config.memory
-    ask = _ask(snapshots)
+    ask = asked(snapshots)
     return {
         "time": capacity.over_time(
             {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
@@ -411,7 +415,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _ask(snapshots: dict[str, Any]) -> int | None:
+def asked(snapshots: dict[str, Any]) -> int | None:
     """Slots the next request asks for: the refused head, else the head of a queue."""
     for snapshot in snapshots.values():
         if snapshot.head is not None and not snapshot.head.admitted:

@@ -7,7 +7,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export class Inspector {
   constructor(view, node) {
     this.view = view;
-    node.innerHTML = `<h4>Inspect</h4>
+    node.innerHTML = `<h4 aria-level="2">Inspect</h4>
       <div class="kv-ask"><label>request <input type="number" min="0" data-kv="which"
         aria-label="Request to inspect"></label>
         <button data-kv="forget">Clear</button>

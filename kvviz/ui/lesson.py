@@ -13,9 +13,11 @@ from kvviz.errors import KvvizError
 from kvviz.lesson.pool import Bench, Check, Scene
 from kvviz.lesson.questions import QUESTIONS, Question
 from kvviz.lesson.shown import Shown
-from kvviz.lesson.steps import STEPS, Step
+from kvviz.lesson.steps import END, STEPS, Step
+from kvviz.ui.keys import arrow_keys
 from kvviz.ui.server import hub
-from kvviz.ui.style import figure_theme
+from kvviz.ui.style import figure_theme, page_title
+from kvviz.views.findings import charts_said, map_said
 from kvviz.views.holes import histogram
 from kvviz.views.lesson import block_lines, lesson_map
 from kvviz.views.strip import StripRow
@@ -29,13 +31,17 @@ _TEXT = 860  # px: longer lines are hard to read
 _CONFIG = {"displayModeBar": False, "responsive": True}
 
 
-def lesson_page() -> None:
+def loaded() -> Bench:
+    """What the pools are made from; loads the model when nobody has yet."""
+    backend = hub().backend()
+    return Bench(backend.model.shape, backend.model.device, backend.budget)
+
+
+def lesson_page(bench: Bench) -> None:
     """All of the page. A pool that does not fit is told in a line."""
     st.html(_CSS)
     place = _navigate()
     try:
-        backend = hub().backend()
-        bench = Bench(backend.model.shape, backend.model.device, backend.budget)
         if place == LAST:
             _questions(bench)
         else:
@@ -54,9 +60,16 @@ def _navigate() -> str:
     with st.container(horizontal=True, vertical_alignment="center"):
         at = st.session_state.get("step") or st.query_params.get("step") or PLACES[0]
         at = PLACES.index(at) if at in PLACES else 0
-        st.button("Back", on_click=_go, args=(at - 1,), shortcut="Left", disabled=at == 0)
         st.button(
-            "Next", on_click=_go, args=(at + 1,), shortcut="Right", disabled=at == len(PLACES) - 1
+            "Back", on_click=_go, args=(at - 1,), shortcut="Left", disabled=at == 0, key="back"
+        )
+        st.button(
+            "Next",
+            on_click=_go,
+            args=(at + 1,),
+            shortcut="Right",
+            disabled=at == len(PLACES) - 1,
+            key="next",
         )
         chosen = st.segmented_control(
             "Step",
@@ -69,6 +82,7 @@ def _navigate() -> str:
             wrap=True,
             bind="query-params",
         )
+    arrow_keys(back="back", next="next", places="step")
     return chosen or PLACES[0]  # none: the address has an empty step
 
 
@@ -77,7 +91,7 @@ def _go(to: int) -> None:
 
 
 def _step(number: int, step: Step, bench: Bench) -> None:
-    st.subheader(f"Step {number} of {len(STEPS)}: {step.title}", anchor=False)
+    page_title(f"Step {number} of {len(STEPS)}: {step.title}")
     st.markdown(step.words, width=_TEXT)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         choice = ""
@@ -109,13 +123,17 @@ def _before(number: int, choice: str, bench: Bench) -> Scene:
 
 
 def _questions(bench: Bench) -> None:
-    st.subheader("Three questions", anchor=False)
+    page_title("Three questions")
     st.markdown("Set it up, answer, and the layout shows what happens.")
-    for number, question in enumerate(QUESTIONS, 1):
-        _question(number, question, bench)
+    right = [_question(number, question, bench) for number, question in enumerate(QUESTIONS, 1)]
+    if all(right):
+        st.success(END, title="All three are right")
+    elif any(right):
+        st.caption(f"{sum(right)} of {len(right)} are right.")
 
 
-def _question(number: int, question: Question, bench: Bench) -> None:
+def _question(number: int, question: Question, bench: Bench) -> bool:
+    """Was it answered right?"""
     st.markdown(f"**{number}.** {question.words}")
     here, there = st.columns([2, 5])
     with here:
@@ -131,7 +149,7 @@ def _question(number: int, question: Question, bench: Bench) -> None:
             "Your answer", question.answers, index=None, horizontal=True, key=f"answer-{number}"
         )
     if given is None:
-        return
+        return False
     right, shown = question.answer(bench, setting)
     if given == right:
         st.success(f"Right: {right}.")
@@ -139,6 +157,7 @@ def _question(number: int, question: Question, bench: Bench) -> None:
         st.warning(f"Not {given}: it is {right}.")
     _told(shown)
     _pictures(shown, key=f"question-{number}")
+    return given == right
 
 
 def _told(shown: Shown) -> None:
@@ -152,7 +171,8 @@ def _pictures(shown: Shown, key: str) -> None:
         _places(shown, key)
     if shown.holes:
         figure = histogram({"contiguous": shown.scenes[-1].snapshot}, figure_theme(), ask=None)
-        _draw(figure, f"{key}-holes", "Holes by size")
+        found = charts_said({"contiguous": shown.scenes[-1].snapshot}, None)
+        _draw(figure, f"{key}-holes", found["holes"])
     if shown.table is not None:
         st.table(shown.table, hide_index=True)
     if shown.check is not None:
@@ -173,7 +193,15 @@ def _map(scenes: tuple[Scene, ...], key: str, shown: Shown | None = None) -> Non
         paged=snapshot.paged,
         moves=shown.moves if shown else (),
     )
-    _draw(figure, key, f"The pool: {', '.join(scene.label for scene in scenes)}")
+    found = [map_said(scene.label, scene.snapshot) for scene in scenes[:-1]]
+    found.append(map_said(scenes[-1].label, snapshot, ask))
+    _draw(figure, key, f"The pool. {'. '.join(found)}.")
+    st.caption(
+        f"All {snapshot.capacity:,} slots of the pool, from left to right. A colour with a letter "
+        "is a request; grey is free, with the size of the hole."
+        + (f" Dashed: where {ask:,} slots would have to lie." if ask else "")
+        + (" Red lines: what was copied." if shown and shown.moves else "")
+    )
 
 
 def _places(shown: Shown, key: str) -> None:

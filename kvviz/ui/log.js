@@ -9,7 +9,7 @@ export class EventLog {
   constructor(view, node) {
     this.view = view;
     const options = (values) => values.map((v) => `<option value="${v}">${v || "all"}</option>`).join("");
-    node.innerHTML = `<details><summary><h4>Events</h4></summary>
+    node.innerHTML = `<details><summary><h4 aria-level="2">Events</h4></summary>
       <div class="kv-ask"><label>event <select data-kv="log-kind">${options(KINDS)}</select></label>
         <label>verdict <select data-kv="log-verdict">${options(VERDICTS)}</select></label>
         <label>request <input type="number" min="0" data-kv="log-request"></label>

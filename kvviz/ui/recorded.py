@@ -11,13 +11,16 @@ import streamlit as st
 from kvviz.build import build_lanes
 from kvviz.errors import KvvizError
 from kvviz.html.document import report
+from kvviz.lesson.terms import ANCHORS
 from kvviz.live.published import Published
 from kvviz.live.replayed import Replay
 from kvviz.recording.files import SUFFIX, unpack
 from kvviz.recording.tape import Tape
-from kvviz.ui.frames import charts, head, maps, stamp, tables
+from kvviz.ui.frames import asked, charts, head, maps, stamp, tables
 from kvviz.ui.server import hub
-from kvviz.views.theme import THEMES, Theme
+from kvviz.ui.style import figure_theme, lanes_key
+from kvviz.views.findings import charts_said
+from kvviz.views.theme import SIGNS, Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 UPLOAD, MAKE, KEPT = "A file", "Made here", "Live run"
@@ -52,6 +55,8 @@ def choose() -> Chosen | None:
     kept = st.query_params.get("kept")
     sources = (KEPT, UPLOAD, MAKE) if kept else (UPLOAD, MAKE)
     with st.sidebar:
+        if "source-next" in st.session_state:  # a widget's value is set before it is drawn only
+            st.session_state["source"] = st.session_state.pop("source-next")
         source = st.radio("Recording", sources, key="source", horizontal=True)
         if source == KEPT:
             return _kept(kept or "")
@@ -94,6 +99,15 @@ def _made() -> Chosen | None:
     name, data = st.session_state["made"]
     st.download_button("Download the recording", data, name, key="save", on_click="ignore")
     return _read(data, name)
+
+
+def make_default() -> None:
+    """Records the first preset, as the button of the sidebar does; the next run shows it."""
+    st.session_state["source-next"] = MAKE
+    st.session_state["made"] = (
+        f"{DEFAULT_PRESET}-{STEPS[1]}{SUFFIX}",
+        _record(DEFAULT_PRESET, STEPS[1]),
+    )
 
 
 def _record(preset: str, steps: int) -> bytes:
@@ -164,7 +178,7 @@ def offer_report(chosen: Chosen) -> None:
 
 def show(published: Published) -> None:
     """One step: verdict, both maps, charts, numbers, stamp."""
-    theme = THEMES[st.context.theme.type or "light"]
+    theme = figure_theme()
     words = head(published, theme)
     verdict = words["verdict"]
     st.markdown(f":{_TONES[verdict['tone']]}[**{verdict['text']}**]  \n{verdict['detail']}")
@@ -187,12 +201,16 @@ def plain(text: str) -> str:
 
 def _charts(published: Published, theme: Theme) -> None:
     drawn = charts(published, theme)
+    shown = {name: lane.snapshot for name, lane in published.lanes.items()}
+    said = charts_said(shown, asked(shown))
+    signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items())
+    lanes_key(shown, theme, f"Red dashes: the next request. Dotted: free. Refused: {signs}.")
     names = list(TITLES)
     for row in (names[:3], names[3:]):
         for column, name in zip(st.columns(len(row)), row, strict=True):
             with column:
                 st.markdown(f"**{TITLES[name]}**")
-                _plot(name, drawn[name], TITLES[name])
+                _plot(name, drawn[name], said[name])
 
 
 def _plot(name: str, figure: dict, alt: str) -> None:
@@ -211,10 +229,12 @@ def _numbers(published: Published) -> None:
                         "formula": cell["formula"],
                         "source": cell["source"],
                         "note": cell["note"],
+                        "term": f"terms#{ANCHORS.get(cell['name'], '')}",
                     }
                     for row, cells in rows.items()
                     for lane, cell in cells.items()
                 ],
                 hide_index=True,
                 key=f"numbers-{group}",
+                column_config={"term": st.column_config.LinkColumn(display_text="what it is")},
             )

@@ -12,9 +12,12 @@ from kvviz.live.hues import HueBook
 from kvviz.replay.job import MapJob, ReplayJob
 from kvviz.replay.replay import ROWS
 from kvviz.ui.jobs import desk
+from kvviz.ui.style import figure_theme
+from kvviz.ui.terms import term_links
+from kvviz.views import findings as said
 from kvviz.views import replay as figures
 from kvviz.views.memory_map import map_alt, memory_map
-from kvviz.views.theme import THEMES, Theme
+from kvviz.views.theme import Theme
 from kvviz.workloads.traces.trace import Trace
 
 
@@ -55,32 +58,43 @@ def about(job: ReplayJob, trace: Trace | None) -> None:
 
 def results(report: dict[str, Any]) -> None:
     """Table, charts and downloads."""
-    lanes, theme = report["lanes"], page_theme()
-    st.subheader("Free, and what the next request could have of it")
-    _chart(figures.free_and_admissible(lanes, theme, report["step_ms"]), "free")
+    lanes, theme = report["lanes"], figure_theme()
+    st.header("Free, and what the next request could have of it")
+    gap = figures.free_and_admissible(lanes, theme, report["step_ms"])
+    _chart(gap, "free", said.admissible_said(lanes))
     left, right = st.columns(2)
     with left:
-        st.subheader("Running")
-        _chart(figures.over_trace(lanes, theme, report["step_ms"], "running"), "running")
-        st.subheader("First refusals")
-        _chart(figures.refusals(lanes, theme), "refusals")
+        st.header("Running")
+        _over_trace(report, theme, "running")
+        st.header("First refusals")
+        _chart(figures.refusals(lanes, theme), "refusals", said.refusals_said(lanes))
     with right:
-        st.subheader("Waiting")
-        _chart(figures.over_trace(lanes, theme, report["step_ms"], "waiting"), "waiting")
-        st.subheader("Wait for admission")
-        _chart(figures.waits(lanes, theme), "waits")
-    st.subheader("All numbers")
+        st.header("Waiting")
+        _over_trace(report, theme, "waiting")
+        st.header("Wait for admission")
+        _chart(figures.waits(lanes, theme), "waits", said.waits_said(lanes))
+    st.header("All numbers")
     table = {name: [_text(read(lane)) for _, read in ROWS] for name, lane in lanes.items()}
     st.dataframe({"": [label for label, _ in ROWS], **table}, hide_index=True, height="content")
+    term_links(
+        "verdict", "false refusal", "admissible now", "slot usage and block usage", "breakdown",
+        "external fragmentation",
+    )  # fmt: skip
     for name, lane in lanes.items():
         if lane["why"]:
             st.caption(f"{name} ran step by step: {lane['why']} is not done by events.")
     _downloads(lanes)
 
 
+def _over_trace(report: dict[str, Any], theme: Theme, name: str) -> None:
+    lanes = report["lanes"]
+    figure = figures.over_trace(lanes, theme, report["step_ms"], name)
+    _chart(figure, name, said.over_trace_said(lanes, name))
+
+
 def the_map(job: ReplayJob) -> None:
     """The memory at any moment: the lane is served that far anew, in a thread."""
-    st.subheader("The memory at one moment")
+    st.header("The memory at one moment")
     names = {spec.name: spec for spec in job.specs}
     name = st.segmented_control("Lane", list(names), default=next(iter(names)), key="map_lane")
     if name is None:
@@ -116,17 +130,14 @@ def _drawn(found: MapJob, name: str) -> None:
         st.error("The map can't be drawn: see the server's log.")
         return
     hues = HueBook().update([snapshot])
-    _chart(memory_map(snapshot, page_theme(), hues, name=name, ghost=snapshot.head), "map")
-    st.caption(map_alt(snapshot, name))
+    alt = map_alt(snapshot, name)
+    _chart(memory_map(snapshot, figure_theme(), hues, name=name, ghost=snapshot.head), "map", alt)
+    st.caption(alt)
 
 
-def page_theme() -> Theme:
-    """Light or dark, as the browser shows the page."""
-    return THEMES["dark" if st.context.theme.type == "dark" else "light"]
-
-
-def _chart(figure: dict[str, Any], key: str) -> None:
-    st.plotly_chart(figure, key=f"chart_{key}", theme=None, config={"displayModeBar": False})
+def _chart(figure: dict[str, Any], key: str, alt: str) -> None:
+    config = {"displayModeBar": False}
+    st.plotly_chart(figure, key=f"chart_{key}", theme=None, config=config, alt=alt)
 
 
 def _downloads(lanes: dict[str, Any]) -> None:

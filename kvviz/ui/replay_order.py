@@ -62,8 +62,8 @@ class Order:
         return memory_pool(self.model, self.memory_gib)
 
 
-def controls() -> Order | None:
-    """The sidebar; an order when the button was pressed."""
+def controls() -> tuple[Order, bool]:
+    """The sidebar: what it says, and whether its button was pressed."""
     with st.sidebar:
         upload, source = _source()
         requests = st.number_input(
@@ -83,11 +83,11 @@ def controls() -> Order | None:
             placeholder="best=contiguous,contiguous.fit=best",
             help="One a line: NAME=LANE,a.b=value,...",
         )  # fmt: skip
-        if not st.button("Replay", type="primary", key="go", width="stretch"):
-            return None
+        pressed = st.button("Replay", type="primary", key="go", width="stretch")
     words = (*lanes, *(line.strip() for line in own.splitlines() if line.strip()))
     data = upload.getvalue() if upload else None
-    return Order(source, data, model, memory, gpu, share, tp, int(requests), timing, words)
+    order = Order(source, data, model, memory, gpu, share, tp, int(requests), timing, words)
+    return order, pressed
 
 
 def start(order: Order) -> tuple[ReplayJob, Trace | None]:

@@ -34,11 +34,11 @@ export function scaffold(parent, lanes, theme) {
   const lane = (name) => `<section class="kv-card" data-kv="lane-${name}" aria-label="${name} lane">
     <div class="kv-lane-head"><h3 aria-level="2">${name[0].toUpperCase()}${name.slice(1)}</h3><span class="kv-what"></span></div>
     <div class="kv-figures"></div>
-    <div class="kv-plot kv-map" data-kv="map-${name}" role="img"></div>
+    <div class="kv-plot kv-map" data-kv="map-${name}" role="figure"></div>
     <div class="kv-key" data-kv="key-${name}"></div></section>`;
   const chart = ([name, title, alt]) => `<section class="kv-card"><h4 aria-level="2">${title}</h4>
     <div class="kv-key">${key(LANE_KEYS[name] ? LANE_KEYS[name](lanes) : KEYS[name])}</div>
-    <div class="kv-plot kv-chart" data-kv="${name}" role="img" aria-label="${alt}"></div></section>`;
+    <div class="kv-plot kv-chart" data-kv="${name}" role="figure" aria-label="${alt}"></div></section>`;
   const table = (at) => `<section class="kv-card"><h4 aria-level="2"></h4>
     <table data-kv="numbers-${at}"><thead><tr></tr></thead><tbody></tbody></table></section>`;
   root.innerHTML = `

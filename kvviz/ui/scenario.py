@@ -28,8 +28,10 @@ from kvviz.scenario.table import (
     request_cells,
     whole,
 )
+from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.terms import term_links
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
-from kvviz.views.theme import THEMES, Theme
+from kvviz.views.theme import SIGNS
 
 ROWS = 18
 _CONFIG = {"displayModeBar": False, "responsive": True}
@@ -38,6 +40,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|$~:!.-])")
 
 def scenario_page() -> None:
     """All of the page. What is wrong with a file is told in a line."""
+    page_title("Scenarios: an incident, replayed exactly", "Step by step, from a small file.")
     source = _choose()
     try:
         scenario, told, lines = _replayed(source)
@@ -120,7 +123,7 @@ def _pictures(
     lines: np.ndarray,
     total: int,
 ) -> None:
-    theme = _theme()
+    theme = figure_theme()
     word = "Operation" if scenario.ops is not None else "Step"
     chosen = total
     if total > 1:
@@ -167,10 +170,11 @@ def _results(told: dict[str, Any]) -> None:
         names, rows = REQUEST_COLUMNS, [request_cells(row) for row in told["requests"]]
     if rows:
         st.dataframe(
-            {name: [row[i] for row in rows] for i, name in enumerate(names)},
+            {name: [_signed(row[i]) for row in rows] for i, name in enumerate(names)},
             hide_index=True,
             height=min(38 + 35 * len(rows), 460),
         )
+    term_links("verdict", "hole", "unusable free space index", "fragmentation index", "compaction")
     st.download_button(
         "Download the results",
         json.dumps(told, indent=1) + "\n",
@@ -179,8 +183,9 @@ def _results(told: dict[str, Any]) -> None:
     )
 
 
-def _theme() -> Theme:
-    return THEMES.get(getattr(st.context.theme, "type", None) or "light", THEMES["light"])
+def _signed(cell: str) -> str:
+    """A verdict with the symbol that it has in every chart."""
+    return f"{SIGNS[cell]} {cell}" if cell in SIGNS else cell
 
 
 def _plain(text: str) -> str:

@@ -15,6 +15,7 @@ from kvviz.sweeps.sweep import run_sweep
 from kvviz.sweeps.table import FIGURES, by_seed, mean_over_seeds
 from kvviz.ui.jobs import desk
 from kvviz.views import sweep as views
+from kvviz.views.findings import heat_said, lines_said
 from kvviz.views.theme import Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
@@ -73,7 +74,8 @@ def draw(result: dict[str, Any], theme: Theme) -> None:
         ((path, values),) = axes.items()
         spread = {lane: by_seed(result, lane, figure) for lane in result["lanes"]}
         chart = views.lines(path, values, means, theme, title=title, by_seed=spread)
-        st.plotly_chart(chart, theme=None, key="lines")
+        alt = lines_said(path, values, means, title)
+        st.plotly_chart(chart, theme=None, key="lines", alt=alt)
         return
     (rows, row_values), (columns, column_values) = axes.items()
     limits = views.colour_limits(list(means.values()))
@@ -82,7 +84,8 @@ def draw(result: dict[str, Any], theme: Theme) -> None:
             (rows, columns), (row_values, column_values), table, lane, theme,
             title=title, limits=limits,
         )  # fmt: skip
-        place.plotly_chart(chart, theme=None, key=f"heat-{lane}")
+        alt = heat_said((rows, columns), (row_values, column_values), table, lane, title)
+        place.plotly_chart(chart, theme=None, key=f"heat-{lane}", alt=alt)
 
 
 def _places(count: int) -> list[Any]:

@@ -74,7 +74,7 @@ export class Words {
       if (!table) return;
       put(table.previousElementSibling, title);
       const [head, body] = table.children;
-      row(head, 0, ["", ...lanes], (cell, name) => put(cell, name), "th");
+      row(head, 0, ["number", ...lanes], (cell, name) => put(cell, name), "th");
       keep(body, Object.keys(rows).length, () => document.createElement("tr"));
       Object.entries(rows).forEach(([name, cells], i) => {
         row(body, i, [name, ...lanes], (cell, lane, j) => {

@@ -16,18 +16,20 @@ MODELLED = "/"
 
 def gpu_memory(plan: Plan, theme: Theme) -> Figure:
     """One stacked bar of one GPU, in GiB. Raises AssertionError for a plan without a budget."""
-    budget = plan.budget
-    assert budget is not None, "a pool of given size has no GPU to draw"
-    parts = [
-        ("weights", budget.weights_bytes, theme.written, ""),
-        ("activation peak (modelled)", budget.activation_bytes, theme.reserved, MODELLED),
-        ("side buffers", budget.side_bytes, theme.internal, ""),
-        ("KV pool", budget.pool_bytes, theme.lanes["paged"], ""),
-        ("not used", budget.unused_bytes, theme.hole, ""),
-    ]
-    total = budget.total_bytes / GiB
+    parts, total = memory_parts(plan)
+    looks = (
+        (theme.written, ""),
+        (theme.reserved, MODELLED),
+        (theme.internal, ""),
+        (theme.lanes["paged"], ""),
+        (theme.hole, ""),
+    )
     return {
-        "data": [_part(*part, total, theme) for part in parts if part[1]],
+        "data": [
+            _part(name, size, *look, total, theme)
+            for (name, size), look in zip(parts.items(), looks, strict=True)
+            if size
+        ],
         "layout": layout(
             theme,
             height=BAR_HEIGHT,
@@ -40,6 +42,21 @@ def gpu_memory(plan: Plan, theme: Theme) -> Figure:
             yaxis=axis(theme, showticklabels=False, showgrid=False),
         ),
     }  # fmt: skip
+
+
+def memory_parts(plan: Plan) -> tuple[dict[str, float], float]:
+    """(GiB by what they are spent on, GiB in all) of one GPU. Raises AssertionError for a plan
+    without a budget."""
+    budget = plan.budget
+    assert budget is not None, "a pool of given size has no GPU to draw"
+    parts = {
+        "weights": budget.weights_bytes,
+        "activation peak (modelled)": budget.activation_bytes,
+        "side buffers": budget.side_bytes,
+        "KV pool": budget.pool_bytes,
+        "not used": budget.unused_bytes,
+    }
+    return {name: size / GiB for name, size in parts.items()}, budget.total_bytes / GiB
 
 
 def concurrency(outcomes: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
@@ -86,9 +103,8 @@ def concurrency(outcomes: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
 
 
 def _part(
-    title: str, count_bytes: int, colour: str, pattern: str, total: float, theme: Theme
+    title: str, size: float, colour: str, pattern: str, total: float, theme: Theme
 ) -> dict[str, Any]:
-    size = count_bytes / GiB
     return {
         "type": "bar",
         "orientation": "h",

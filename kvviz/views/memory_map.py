@@ -2,7 +2,8 @@
 
 The picture is an indexed PNG of the cells, so that a million slots cost no more to draw than a
 thousand. Written slots carry their request's colour; reserved but unwritten ones are hatched in
-it; holes are neutral; a line marks where a region or block starts. The head of the queue lies as
+it; holes are neutral; requests of one hue differ by pattern; a line marks where a region or
+block starts. The head of the queue lies as
 a dashed ghost over the largest hole.
 """
 
@@ -18,15 +19,27 @@ from PIL import Image
 
 from kvviz.metrics import holes
 from kvviz.records import ADMITTED, HOLE, RESERVED, Snapshot, Verdict
-from kvviz.views.theme import Figure, Theme, axis, blend, faded, layout, number, rgb
+from kvviz.views.theme import (
+    PATTERNS,
+    Figure,
+    Theme,
+    axis,
+    blend,
+    faded,
+    ink,
+    layout,
+    number,
+    rgb,
+)
 
 COLOUR_BY = ("request", "state", "age")
 HEIGHT = 320
 _PIXELS = 1024  # about twice the width on the page, so that lines stay whole
 _HUES = 12
 _LINE, _HOLE, _STUCK, _REST, _CACHED = range(5)
-_FIRST = 6  # palette: _FIRST + 2 * hue written, + 1 reserved
-_SHARED = 64  # added to what several sequences hold
+_FIRST = 6  # palette: _FIRST + 2 * look written, + 1 reserved; a look is hue + 12 * pattern
+_INK = _FIRST + 2 * _HUES * len(PATTERNS)  # then what the patterns are drawn with
+SHARED = 128  # added to what several sequences hold
 
 
 @dataclass(frozen=True)
@@ -112,11 +125,15 @@ def picture(
     padded[: len(codes)] = codes
     s = grid.scale
     pixels = padded.reshape(grid.rows, grid.columns).repeat(s, 0).repeat(s, 1)
-    shared = pixels >= _SHARED
+    shared = pixels >= SHARED
     if shared.any():
-        np.subtract(pixels, _SHARED, out=pixels, where=shared)
-        np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
+        np.subtract(pixels, SHARED, out=pixels, where=shared)
+    patterned = (codes & (SHARED - 1)).max(initial=0) >= _FIRST + 2 * _HUES
     reserved = (pixels >= _FIRST) & (pixels % 2 == 1)
+    if patterned:
+        pixels = _inked()[_patterns(grid.rows * s, grid.columns * s) | pixels]
+    if shared.any():
+        np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
     np.copyto(pixels, _HOLE, where=reserved & _hatch(grid.rows * s, grid.columns * s))
     if s > 1 and _lines_are_clear(snapshot, grid):
         marks = np.zeros(total, bool)
@@ -138,7 +155,7 @@ def cells(
     empty[c.owner == RESERVED] = _REST
     if c.cached is not None:
         empty[c.cached > 0] = _CACHED
-    full = _FIRST + 2 * hue + _SHARED * (c.refs > 1)
+    full = _FIRST + 2 * hue + SHARED * (c.refs > 1)
     written = np.where(free, empty, full).astype(np.uint8)
     rest = np.where(free, empty, _FIRST + 2 * hue + 1).astype(np.uint8)
     lengths = np.stack([c.used, c.size - c.used], axis=1).reshape(-1)
@@ -147,9 +164,10 @@ def cells(
 
 def palette(theme: Theme, colour_by: str) -> list[tuple[int, int, int]]:
     """Colours of the palette indices: line, hole, stuck hole, behind the pool, cached, none,
-    then hues."""
+    then the hues once for each pattern, then their inks."""
     colours = [theme.paper, theme.hole, theme.stuck, theme.paper, theme.cached, theme.paper]
-    for written in _ramp(theme, colour_by):
+    ramp = _ramp(theme, colour_by)
+    for written in (*ramp * len(PATTERNS), *map(ink, ramp)):
         colours += [written, blend(written, theme.hole, 0.55)]
     return [rgb(colour) for colour in colours]
 
@@ -164,7 +182,7 @@ def _ramp(theme: Theme, colour_by: str) -> list[str]:
 
 
 def _row_hues(snapshot: Snapshot, hues: dict[int, int], colour_by: str) -> np.ndarray:
-    """Hue of each row, 0..11; for age: 11 is the youngest."""
+    """Look of each row, hue + 12 * pattern; for age: 11 is the youngest."""
     owner = snapshot.columns.owner
     if not len(snapshot.seq_id) or colour_by == "state":
         return np.zeros(len(owner), np.int64)
@@ -190,6 +208,27 @@ def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
 def _lines_are_clear(snapshot: Snapshot, grid: Grid) -> bool:
     """Lines would hide the cells when blocks are only a few pixels wide."""
     return not snapshot.paged or snapshot.grain * grid.scale >= 12
+
+
+@lru_cache(maxsize=1)
+def _inked() -> np.ndarray:
+    """For marks << 8 | palette index the index to show: its ink's where its pattern has a mark.
+    uint8 [16 * 256]"""
+    code, marks = np.arange(256), np.arange(16)[:, None]
+    pattern = np.where((code >= _FIRST) & (code < _INK), (code - _FIRST) // (2 * _HUES), 0)
+    marked = (pattern > 0) & ((marks >> np.maximum(pattern - 1, 0)) & 1 > 0)
+    return np.where(marked, _INK + (code - _FIRST) % (2 * _HUES), code).astype(np.uint8).ravel()
+
+
+@lru_cache(maxsize=16)
+def _patterns(height: int, width: int) -> np.ndarray:
+    """The patterns that have a mark here, a bit each: rows, columns, both, checks; shifted by 8.
+    uint16 [height, width]"""
+    y, x = np.ogrid[:height, :width]
+    rows, columns = (y % 8 < 3) & (x >= 0), (x % 8 < 3) & (y >= 0)
+    checks = (x // 4 + y // 4) % 2 == 0
+    marks = (rows, columns, rows | columns, checks)
+    return sum(mark.astype(np.uint16) << (8 + i) for i, mark in enumerate(marks))
 
 
 @lru_cache(maxsize=16)

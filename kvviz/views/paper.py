@@ -134,8 +134,8 @@ def _layout(systems: Mapping[str, Any], theme: Theme, title: str, **more: Any) -
             "bargap": 0.18,
             "showlegend": True,
             "legend": {
-                "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal",
-                "font": {"size": 11},
+                "orientation": "h", "xref": "container", "x": 0, "y": 1.02, "yanchor": "bottom",
+                "traceorder": "normal", "font": {"size": 11},
             },
             "xaxis": axis(theme, title, nticks=6, **ranges),
             "yaxis": axis(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvviz.records import REFUSALS
-from kvviz.views.theme import Figure, Theme, axis, faded, layout
+from kvviz.views.theme import SIGNS, Figure, Theme, axis, faded, layout
 
 HEIGHT = 240
 _MARGIN = (52, 10, 28, 38)
@@ -62,7 +62,10 @@ def refusals(lanes: Lanes, theme: Theme) -> Figure:
         }
         for name, report, colour, dash in _styled(lanes, theme)
     ]
-    return _figure(theme, data, "", "requests", barmode="group", hovermode="closest")
+    figure = _figure(theme, data, "", "requests", barmode="group", hovermode="closest")
+    signs = [f"{SIGNS[verdict]} {verdict}" for verdict in REFUSALS]
+    figure["layout"]["xaxis"] |= {"tickvals": list(REFUSALS), "ticktext": signs}
+    return figure
 
 
 def waits(lanes: Lanes, theme: Theme) -> Figure:

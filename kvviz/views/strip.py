@@ -12,7 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvviz.records import HOLE, RESERVED, SIBLINGS, Columns
-from kvviz.views.theme import Figure, Theme, axis, blend, faded, layout, number
+from kvviz.views.theme import (
+    PATTERNS,
+    SIGNS,
+    Figure,
+    Theme,
+    axis,
+    blend,
+    faded,
+    ink,
+    layout,
+    number,
+)
 
 MOST_PIECES = 400  # in a row; one with more is drawn as parts of the pool, each with its share
 PARTS = 256
@@ -37,6 +48,7 @@ class _Piece:
     size: int
     colour: str
     hover: str
+    pattern: str = ""
 
 
 def strip(
@@ -56,6 +68,7 @@ def strip(
                 "marker": {
                     "color": [p.colour for _, p in pieces],
                     "line": {"width": 1 if len(pieces) < 1000 else 0, "color": theme.paper},
+                    "pattern": _patterns(pieces),
                 },
                 "hovertext": [p.hover for _, p in pieces],
                 "hoverinfo": "text",
@@ -169,9 +182,28 @@ def _pieces(row: StripRow, theme: Theme) -> list[_Piece]:
     if len(segments[0]) > MOST_PIECES:
         return _parts(row, theme)
     return [
-        _Piece(s, n, _colour(o, w, theme), f"{_name(o, w, row)}: {number(n)} slots at {number(s)}")
+        _Piece(
+            s,
+            n,
+            _colour(o, w, theme),
+            f"{_name(o, w, row)}: {number(n)} slots at {number(s)}",
+            PATTERNS[o // SIBLINGS // len(theme.hues) % len(PATTERNS)] if o >= 0 else "",
+        )
         for s, n, o, w in zip(*(part.tolist() for part in segments), strict=True)
     ]
+
+
+def _patterns(pieces: Sequence[tuple[int, _Piece]]) -> dict:
+    """Told apart by pattern, as far as the browser draws so many."""
+    if len(pieces) >= 1000 or not any(p.pattern for _, p in pieces):
+        return {"shape": ""}
+    return {
+        "shape": [p.pattern for _, p in pieces],
+        "fgcolor": [ink(p.colour) for _, p in pieces],
+        "bgcolor": [p.colour for _, p in pieces],
+        "size": 5,
+        "solidity": 0.35,
+    }
 
 
 def _parts(row: StripRow, theme: Theme) -> list[_Piece]:
@@ -242,7 +274,7 @@ def _note(row: StripRow, at: int, theme: Theme) -> dict:
         "xref": "paper",
         "xanchor": "right",
         "y": at,
-        "text": f"{row.note}: {number(row.ask)}",
+        "text": f"{SIGNS.get(row.note, '')} {row.note}: {number(row.ask)}".strip(),
         "showarrow": False,
         "font": {"size": 11, "color": theme.alarm},
         "bgcolor": faded(theme.paper, 0.85),

@@ -1,8 +1,8 @@
 """One visual language: colours by meaning, for light and dark; layout defaults; formats.
 
 A lane has one colour everywhere. The twelve hues are chosen by search so that any two, and each
-and a hole, stay 0.085 apart in OKLab under normal, protan, deutan and tritan vision; identity comes
-from hover, colour only separates neighbours.
+and a hole, stay 0.085 apart in OKLab under normal, protan, deutan and tritan vision; so 60
+requests are told apart by hue and pattern (`PATTERNS`); who it is says the hover.
 """
 
 from __future__ import annotations
@@ -119,6 +119,9 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 # One symbol for each verdict, in every chart
 SYMBOLS = {"fragmented": "x", "capacity": "triangle-down", "queued": "circle", "never": "square"}
+SIGNS = {"fragmented": "✕", "capacity": "▼", "queued": "●", "never": "■"}  # the same, in text
+# Marks of requests beyond the first twelve, as Plotly names them: none, then the nth of a hue
+PATTERNS = ("", "-", "|", "+", ".")
 FONT = "'Source Sans', 'Source Sans Pro', system-ui, sans-serif"
 
 
@@ -135,6 +138,12 @@ def blend(colour: str, ground: str, share: float) -> str:
     """`share` of colour over ground."""
     pairs = zip(rgb(colour), rgb(ground), strict=True)
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
+
+
+def ink(colour: str) -> str:
+    """What a pattern is drawn with on `colour`: darker, on dark ones lighter."""
+    dark = sum(w * c for w, c in zip((0.3, 0.59, 0.11), rgb(colour), strict=True)) < 110
+    return blend(colour, "#ffffff" if dark else "#000000", 0.55)
 
 
 def faded(colour: str, alpha: float) -> str:

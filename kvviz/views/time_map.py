@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kvviz.records import Snapshot
-from kvviz.views.memory_map import cells, palette, png
+from kvviz.views.memory_map import SHARED, cells, palette, png
 from kvviz.views.theme import Figure, Theme, axis, layout, number
 
 HEIGHT = 240
 ROWS = 256
-_SHARED = 64
 
 
 def column(snapshot: Snapshot, hues: Mapping[int, int], colour_by: str = "request") -> np.ndarray:
@@ -20,7 +19,7 @@ def column(snapshot: Snapshot, hues: Mapping[int, int], colour_by: str = "reques
     codes, _ = cells(snapshot, dict(hues), colour_by, snapshot.head)
     rows = min(ROWS, snapshot.capacity)
     at = (np.arange(rows) * snapshot.capacity + snapshot.capacity // 2) // rows
-    return np.where(codes[at] >= _SHARED, codes[at] - _SHARED, codes[at]).astype(np.uint8)
+    return (codes[at] & (SHARED - 1)).astype(np.uint8)
 
 
 def time_map(

@@ -82,7 +82,7 @@ def browser() -> Iterator[Browser]:
 class Visit:
     """A page in a context of its own, with what went wrong on it."""
 
-    def __init__(self, browser: Browser, address: str, **look: object) -> None:
+    def __init__(self, browser: Browser, address: str, ready: str = READY, **look: object) -> None:
         self.context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | look))
         self.page: Page = self.context.new_page()
         self.errors: list[str] = []
@@ -91,7 +91,7 @@ class Visit:
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", lambda r: self._note(r.url, address))
         self.page.goto(address)
-        self.page.wait_for_function(READY, timeout=60_000)
+        self.page.wait_for_function(ready, timeout=60_000)
 
     def _note(self, url: str, address: str) -> None:
         host = address.split("/")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kvviz.build import build_lanes
-from kvviz.live.hues import HUES, HueBook
+from kvviz.live.hues import HUES, PATTERNS, HueBook
 from kvviz.records import HOLE
 from tests.live.support import dry
 from tests.views.made import snapshot
@@ -22,7 +22,7 @@ def test_a_hue_lasts_for_life():
         running = {int(i) for s in shots for i in s.seq_id}
         heads = {int(s.waiting_id[0]) for s in shots if len(s.waiting_id)}
         assert running | heads == set(hues)
-        assert set(hues.values()) <= set(range(HUES))
+        assert set(hues.values()) <= set(range(HUES * PATTERNS))
         assert {i: h for i, h in known.items() if i in hues} == {
             i: hues[i] for i in known if i in hues
         }
@@ -45,8 +45,16 @@ def test_all_that_are_new_at_once_differ_from_their_neighbours():
     """The first picture would have neighbours in one colour."""
     owners = list(range(40))
     hues = HueBook().update([_row_of(owners)])
-    assert all(hues[a] != hues[b] for a, b in itertools.pairwise(owners))
-    assert set(range(HUES)) == set(hues.values())
+    assert all(hues[a] % HUES != hues[b] % HUES for a, b in itertools.pairwise(owners))
+    assert set(range(HUES)) == {look % HUES for look in hues.values()}
+
+
+def test_fifty_at_once_all_look_different():
+    """Two of the requests on the page could not be told apart."""
+    hues = HueBook().update([_row_of(list(range(50)))])
+    assert len(set(hues.values())) == 50
+    few = HueBook().update([_row_of(list(range(HUES)))])
+    assert set(few.values()) == set(range(HUES))  # no pattern is needed yet
 
 
 def test_holes_between_two_requests_do_not_part_them():

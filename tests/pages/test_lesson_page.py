@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from kvviz.build import build_lanes
 from kvviz.caches.store import element_type
+from kvviz.config import RunConfig
 from kvviz.lesson.questions import QUESTIONS
-from kvviz.lesson.steps import STEPS
-from kvviz.lesson.terms import FORMULAS, WORDS
+from kvviz.lesson.steps import END, STEPS
+from kvviz.lesson.terms import ANCHORS, FORMULAS, WORDS
+from kvviz.views.numbers import numbers
+from kvviz.views.occupancy import EXTRAS
 
 PAGE = "pages/lesson.py"
 FOUND = {
@@ -38,7 +42,7 @@ def test_every_step_has_its_link_and_its_numbers(open_page, hub, loaded):
     for number, texts in FOUND.items():
         wanted = [text.format(**filled) for text in texts]
         page = open_page(PAGE, step=str(number))
-        assert page.subheader[0].value.startswith(f"Step {number} of 8: {STEPS[number - 1].title}")
+        assert page.title[0].value.startswith(f"Step {number} of 8: {STEPS[number - 1].title}")
         assert wanted[0] not in said(page)
         page.button(key=f"act-{number}").click().run()
         assert list(page.exception) == [] and list(page.error) == []
@@ -54,9 +58,9 @@ def test_the_indices_of_the_refused_request(open_page):
     page.button(key="act-4").click().run()
     (table,) = page.table
     values = dict(zip(table.value["number"], table.value["value"], strict=True))
-    assert values["unusable free space index"] == "1.000"
-    assert values["fragmentation index"] == "fragmented, 0.250"
-    assert values["external fragmentation"] == "75.0 %"
+    assert values["[unusable free space index](terms#unusable-index)"] == "1.000"
+    assert values["[fragmentation index](terms#fragmentation-index)"] == "fragmented, 0.250"
+    assert values["[external fragmentation](terms#external-fragmentation)"] == "75.0 %"
 
 
 def test_the_fewest_slots(open_page):
@@ -84,10 +88,10 @@ def test_next_and_back(open_page):
     assert back.disabled and not ahead.disabled
     for _ in STEPS:
         page.button[1].click().run()
-    assert page.subheader[0].value == "Three questions"
+    assert page.title[0].value == "Three questions"
     assert page.button[1].disabled
     page.button[0].click().run()
-    assert page.subheader[0].value.startswith("Step 8 of 8")
+    assert page.title[0].value.startswith("Step 8 of 8")
     assert list(page.exception) == []
 
 
@@ -96,7 +100,7 @@ def test_a_bad_link_opens_the_first_step(open_page, bad):
     """It would end in a traceback."""
     page = open_page(PAGE, step=bad)
     assert list(page.exception) == []
-    assert page.subheader[0].value.startswith("Step 1 of 8")
+    assert page.title[0].value.startswith("Step 1 of 8")
 
 
 ANSWERS = [
@@ -119,7 +123,8 @@ def test_the_questions(open_page):
         wrong = next(a for a in question.answers if a != answer)
         page.radio(key=f"answer-{number}").set_value(wrong).run()
         assert f"Not {wrong}: it is {answer}." in [w.value for w in page.warning]
-        page.radio(key=f"answer-{number}").set_value(answer)
+        page.radio(key=f"answer-{number}").set_value(answer).run()
+    assert END in [s.value for s in page.success]
 
 
 def test_every_term_has_its_own_link(root, monkeypatch):
@@ -130,3 +135,15 @@ def test_every_term_has_its_own_link(root, monkeypatch):
     anchors = [s.anchor for s in page.subheader if s.anchor]
     assert anchors == [t.anchor for t in (*WORDS, *FORMULAS)]
     assert len(set(anchors)) == len(anchors)
+
+
+@pytest.mark.parametrize("pair", ["contiguous,paged", "virtual,prefix", "buddy,cells"])
+def test_every_number_has_its_term(pair):
+    """A number on a page would be explained nowhere."""
+    lanes = build_lanes(RunConfig().replace({"dry": True, "lanes": pair}), history=20)
+    for _ in range(10):
+        lanes.step()
+    for engine in lanes.engines.values():
+        shown = {n.name for n in numbers(engine.snapshot(), 300, {"tokens_per_second": 3.0})}
+        assert shown - ANCHORS.keys() == set()
+    assert ANCHORS.keys() >= {label for label, *_ in EXTRAS.values()}

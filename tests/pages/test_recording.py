@@ -56,7 +56,15 @@ def quiet(page: AppTest) -> bool:
 def test_nothing_is_chosen_yet(page: AppTest) -> None:
     """The first visit would show an error."""
     assert quiet(page)
-    assert "Choose a recording" in page.info[0].value
+    assert "No recording yet" in page.markdown[0].value
+
+
+def test_a_recording_is_made_where_the_eye_is(page: AppTest) -> None:
+    """On a phone, whose sidebar is closed, there would be nothing to press."""
+    page.button(key="begin").click().run(timeout=120)
+    assert quiet(page)
+    assert page.radio(key="source").value == "Made here"
+    assert page.select_slider(key="index").value == 299
 
 
 def test_an_uploaded_recording_is_shown(page: AppTest) -> None:

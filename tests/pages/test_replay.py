@@ -35,7 +35,8 @@ def test_it_waits_to_be_asked(page):
     """A replay would start with a visit."""
     assert list(page.exception) == []
     assert "replay" not in page.session_state
-    assert "It is dry" in page.markdown[0].value
+    assert "Nothing is replayed yet" in page.markdown[0].value
+    assert page.button(key="begin").label == "Replay 5,000 requests"
 
 
 def test_results(page):

@@ -23,7 +23,7 @@ def test_the_first_example_is_shown(page):
     assert page.selectbox(key="scenario").value == next(iter(examples()))
     assert "ask 2,048" in page.warning[0].value
     (frame,) = page.dataframe
-    assert list(frame.value["verdict"])[12] == "fragmented"
+    assert list(frame.value["verdict"])[12] == "✕ fragmented"
 
 
 def test_every_example_opens(page):

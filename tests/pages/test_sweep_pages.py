@@ -71,7 +71,7 @@ def quiet(page: AppTest) -> bool:
 def test_a_sweep_runs_and_is_shown(visit, press):
     """The page would stay empty."""
     page = visit("sweep", xs="8,64", seeds="1", steps="100")
-    assert quiet(page) and "press Run" in page.info[0].value
+    assert quiet(page) and "Press Run" in page.markdown[1].value
     assert "2 cells" in page.caption[0].value
     page = press(page, "Run")
     assert quiet(page) and not page.info

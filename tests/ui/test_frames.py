@@ -27,7 +27,7 @@ NUMBER = {
 }  # fmt: skip
 KEYS = {
     "version", "step", "state", "message", "theme", "verdict", "lanes", "status", "legend",
-    "stamp", "figures", "hover", "numbers", "past",
+    "stamp", "figures", "hover", "numbers", "past", "said",
 }  # fmt: skip
 LEGEND = {
     "written", "reserved", "internal", "external", "usable", "hole", "stuck", "alarm",
@@ -52,6 +52,7 @@ def test_a_frame_has_what_the_browser_reads(published):
     assert set(frame["figures"]) == FIGURES
     assert {"tone", "text", "detail"} == set(frame["verdict"])
     assert set(frame["legend"]) >= LEGEND
+    assert set(frame["said"]) == {"time", "size", "holes", "unusable", "bytes"}
     assert frame["status"]
     assert all({"label", "tone", "help"} == set(chip) for chip in frame["status"])
     assert tuple(frame[k] for k in ("version", "step", "state", "message")) == (

@@ -14,7 +14,7 @@ from PIL import Image
 
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Snapshot, Verdict
 from kvviz.views.memory_map import Grid, _outline, map_alt, memory_map
-from kvviz.views.theme import DARK, LIGHT, Theme, blend, rgb
+from kvviz.views.theme import DARK, LIGHT, Theme, blend, ink, rgb
 from tests.views.made import shots_after, snapshot
 
 SMALL = (("memory.slots", 4096), ("memory.context", 1024), ("mix.rate", 0.4))
@@ -275,3 +275,20 @@ def _inside(piece: list[tuple[float, float]], x: float, y: float) -> bool:
         for (a, b), (c, d) in zip(piece, turned, strict=True)
     )
     return crossings % 2 == 1
+
+
+@THEMES
+def test_requests_of_one_hue_differ_by_pattern(theme):
+    """With more than twelve requests, two would look like one."""
+    shot = snapshot([(64, 64, 1), (64, 64, 2), (64, 32, 3)])
+    grid = Grid.of(shot.capacity)
+    figure = memory_map(shot, theme, {1: 4, 2: 4 + 12, 3: 4 + 24}, name="contiguous")
+    source = figure["layout"]["images"][0]["source"]
+    image = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))).convert("RGB")
+    pixels = np.asarray(image).reshape(grid.rows, grid.scale, grid.columns, grid.scale, 3)
+    cells = pixels.transpose(0, 2, 1, 3, 4).reshape(-1, grid.scale**2, 3)
+    hue, mark = rgb(theme.hues[4]), rgb(ink(theme.hues[4]))
+    inked = [{tuple(map(int, p)) for p in cells[at].reshape(-1, 3)} for at in (10, 74, 138)]
+    assert inked[0] == {hue}
+    assert inked[1] == inked[2] == {hue, mark}
+    assert (cells[74] != cells[138]).any()  # rows are not columns

@@ -68,7 +68,7 @@ def test_the_ghost_lies_over_the_largest_hole():
     assert [(s["x0"], s["x1"]) for s in shapes] == [(20, 45), (10, 50)]
     assert [s["y0"] < at < s["y1"] for at, s in enumerate(shapes)] == [True, True]
     notes = [(a["y"], a["text"]) for a in figure["layout"]["annotations"]]
-    assert notes == [(0, "fragmented: 25"), (1, "capacity: 40")]
+    assert notes == [(0, "✕ fragmented: 25"), (1, "▼ capacity: 40")]
 
 
 def test_a_paged_pool_has_no_one_place_for_a_ghost():
@@ -98,3 +98,11 @@ def test_over_steps_shows_what_was_counted():
     assert [trace["y"] for trace in figure["data"]] == [[5, 9, 0], [4, 1, 0]]
     assert figure["layout"]["yaxis2"]["tickvals"] == [0, 2, 4]
     assert figure["layout"]["shapes"][0]["x0"] == 2
+
+
+def test_owners_of_one_hue_differ_by_pattern():
+    """The thirteenth request would look like the first."""
+    row = StripRow("a", columns((4, 4, 0), (6, 0, HOLE), (2, 2, 12 * SIBLINGS)), {})
+    marker = strip([row], LIGHT, capacity=12, paged=False)["data"][0]["marker"]
+    assert marker["color"][0] == marker["color"][2] == LIGHT.hues[0]
+    assert marker["pattern"]["shape"] == ["", "", "-"]

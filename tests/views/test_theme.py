@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvviz.caches.layouts import LANES
-from kvviz.views.theme import DARK, LIGHT, THEMES, blend, faded, number, rgb
+from kvviz.views.theme import DARK, LIGHT, THEMES, blend, faded, ink, number, rgb
 
 BOTH = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
 
@@ -55,6 +55,28 @@ def test_hues_stay_apart_for_every_vision(theme, vision):
     seen = [oklab_of(np.clip(matrix @ linear(hue), 0, 1)) for hue in (*theme.hues, theme.hole)]
     pairs = itertools.combinations(seen, 2)
     assert min(np.linalg.norm(a - b) for a, b in pairs) >= 0.085
+
+
+@pytest.mark.parametrize("vision", [None, *VISIONS])
+@BOTH
+def test_patterns_can_be_seen(theme, vision):
+    """Two requests of one hue would look like one."""
+    matrix = np.eye(3) if vision is None else np.array(VISIONS[vision])
+    for hue in theme.hues:
+        a, b = (oklab_of(np.clip(matrix @ linear(c), 0, 1)) for c in (hue, ink(hue)))
+        assert np.linalg.norm(a - b) >= 0.13
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@BOTH
+def test_the_two_lanes_stay_apart_for_every_vision(theme, vision):
+    """Contiguous and paged would be one line to one man in twelve."""
+    matrix = np.array(VISIONS[vision])
+    a, b = (
+        oklab_of(np.clip(matrix @ linear(theme.lanes[lane]), 0, 1))
+        for lane in ("contiguous", "paged")
+    )
+    assert np.linalg.norm(a - b) >= 0.15
 
 
 @BOTH

@@ -1,0 +1,65 @@
+"""Every page, light and dark, under axe-core: nothing serious, nothing critical."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from tests.browser.states import STATES, settle
+
+HARD = ("serious", "critical")
+CHECKED = (
+    "live",
+    "lesson-4-done",
+    "lesson-answered",
+    "replay",
+    "sweep",
+    "scenario",
+    "recording-made",
+    "capacity",
+    "paper",
+    "terms",
+)
+# Charts without a name of their own
+_NAMELESS = """() => [...document.querySelectorAll('.stPlotlyChart, .kv-plot')]
+  .filter((chart) => !(chart.getAttribute('aria-label')
+    || chart.querySelector('[role=img][aria-label], [role=figure][aria-label]')
+    || chart.closest('[role=img][aria-label], [role=figure][aria-label]')))
+  .map((chart) => chart.outerHTML.slice(0, 200))"""
+
+
+def findings(page: Page) -> list[str]:
+    """One line for each element that a serious or critical rule finds fault with."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']}: {node['failureSummary'][:300]} {node['html'][:300]}"
+        for rule in found
+        if rule["impact"] in HARD
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_nothing_is_out_of_reach(visit, name):
+    """Somebody would not hear a figure's finding, not reach a control, not read a text."""
+    state = STATES[name]
+    page = visit(state.path, ready=state.ready, color_scheme="light").page
+    settle(page)
+    state.reach(page)
+    assert page.get_by_role("heading", level=1).count() == 1
+    assert page.evaluate(_NAMELESS) == []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        settle(page)
+        assert findings(page) == [], theme
+
+
+def test_no_page_is_left_out(root: Path):
+    """A new page would be looked at by nobody."""
+    pages = re.findall(r"st\.Page\(\"pages/(\w+)\.py\"", (root / "app.py").read_text())
+    assert {name.split("-")[0] for name in CHECKED} == set(pages)
+    assert {name.split("-")[0] for name in STATES} == set(pages)
