@@ -60,6 +60,7 @@ class KVStore:
     ) -> None:
         self.shape = shape
         self.slots = slots
+        self.device = device
         self.dtype = element_type(device)
         self.slot_bytes = shape.slot_bytes(self.dtype.itemsize)
         self.poisons = poison
