@@ -10,12 +10,16 @@ import numpy as np
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
 from kvviz.metrics import summary, time_weighted
+from kvviz.records import DeviceMemory
 
 TIMED = ("tokens_per_second", "move_seconds")  # the only fields a seed does not reproduce
 
 
-def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
-    """Everything about a finished run. Times are measured; all else follows from the seed."""
+def run_report(lanes: Lanes, device: str, memory: DeviceMemory | None = None) -> dict[str, Any]:
+    """Everything about a finished run. Times are measured; all else follows from the seed.
+
+    `memory` of a GPU stands beside the pools' own bytes, as `device_memory`.
+    """
     engines = lanes.engines.values()
     return {
         "lanes": {name: lane_report(engine) for name, engine in lanes.engines.items()},
@@ -29,7 +33,15 @@ def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
         "config": lanes.config.as_dict(),
         "device": device,
         "steps": lanes.step_count,
+        **_device_memory(lanes, memory),
     }
+
+
+def _device_memory(lanes: Lanes, memory: DeviceMemory | None) -> dict[str, dict[str, int]]:
+    if memory is None:
+        return {}
+    pools = sum(e.layout.capacity * e.slot_bytes for e in lanes.engines.values())
+    return {"device_memory": {"pool_bytes": pools, **memory._asdict()}}
 
 
 def lane_report(engine: Engine) -> dict[str, Any]:
@@ -66,6 +78,7 @@ def lane_report(engine: Engine) -> dict[str, Any]:
         if engine.seconds
         else None,
         "move_seconds": round(counters.move_seconds, 4),
+        "attention": engine.forward.attention or None,
     }
 
 
@@ -81,8 +94,24 @@ def table(report: dict[str, Any]) -> str:
         f"{report['requests_compared']:,} requests compared",
         f"map checked against the tensors: {checks['made']:,} times, {checks['failed']:,} failed",
         f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
+        *_device_lines(report),
     ]
     return "\n".join(lines)
+
+
+def _device_lines(report: dict[str, Any]) -> list[str]:
+    """How each lane reads its cache, where that is not all one, and the device's own numbers."""
+    ways = {name: lane.get("attention") for name, lane in report["lanes"].items()}
+    lines = []
+    if "device_memory" in report:
+        told = {name: count / 2**20 for name, count in report["device_memory"].items()}
+        lines.append(
+            f"device memory: pools {told['pool_bytes']:,.0f} MiB, allocated "
+            f"{told['allocated_bytes']:,.0f}, reserved {told['reserved_bytes']:,.0f}, free "
+            f"{told['free_bytes']:,.0f} of {told['total_bytes']:,.0f}"
+        )
+        lines += [f"attention, {name}: {way}" for name, way in ways.items() if way]
+    return lines
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:

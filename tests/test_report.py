@@ -34,6 +34,7 @@ MORE = {
     "generated_tokens": None,
     "forward_passes": None,
     "move_seconds": None,
+    "attention": None,
 }
 TOP = {
     "lanes", "requests_compared", "requests_equal", "map_checks", "stream_hash", "config",

@@ -7,12 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from kvviz.caches.budget import MiB
 from kvviz.caches.layout import Journal, Layout
 from kvviz.caches.store import POISONED, KVStore, tags
 from kvviz.engine.forward import Chunk
 from kvviz.model import kernels
 from kvviz.model.decode_cpu import CpuDecoder
 from kvviz.model.decode_torch import TorchDecoder, rotate
+from kvviz.model.device import told
 from kvviz.model.rows import flatten
 from kvviz.model.serving import ServingModel
 from kvviz.records import Request, SwappedIn
@@ -50,8 +52,24 @@ class ModelForward:
         self._generated: dict[int, int] = {}
         self._prompt_len: dict[int, int] = {}
 
+    @property
+    def attention(self) -> str:
+        """How the cache is read; empty once it is closed."""
+        return self._decoder.way if self._decoder else ""
+
     @torch.inference_mode()
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
+        """See `engine.forward.Forward`. Raises CapacityError when a step does not fit the device
+        beside the pools."""
+        tokens = sum(chunk.count for chunk in batch)
+        with told(
+            self.store.device,
+            f"a step of {tokens:,} tokens beside a pool of {self.store.nbytes / MiB:,.0f} MiB",
+            "Choose fewer slots (memory.slots, memory.share) or a smaller engine.token_budget.",
+        ):
+            return self._step(batch, journal)
+
+    def _step(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         self.store.apply(journal)
         for entry in journal:
             if isinstance(entry, SwappedIn):

@@ -74,6 +74,7 @@ def routes() -> list[BaseRoute]:
         WebSocketRoute("/kvviz/live/{token}", live_channel),
         Route("/kvviz/assets/{name}", asset),
         Route("/kvviz/events/{token}.{kind}", download),
+        Route("/kvviz/memory/{token}.pickle", snapshot),
         Route("/kvviz/status", status),
     ]
 
@@ -126,6 +127,21 @@ async def download(request: Request) -> Response:
         body,
         media_type=WRITERS[kind].media_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+async def snapshot(request: Request) -> Response:
+    """Torch's memory snapshot of the GPU, for pytorch.org/memory_viz."""
+    if hub().by_token(request.path_params["token"]) is None:
+        return Response("no such file", status_code=404, media_type="text/plain")
+    try:
+        body = await asyncio.to_thread(hub().memory_snapshot)
+    except KvvizError as error:
+        return Response(str(error), status_code=404, media_type="text/plain")
+    return Response(
+        body,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": 'attachment; filename="kvviz-memory.pickle"'},
     )
 
 
