@@ -74,7 +74,9 @@ def attention_for(
     """
     kernel = kernel_of(shape, store, table)
     way = ways.choose(kernel)
-    if way.name == ways.IN_PLACE and (fault := probe(kernel, store.device, attend)):
+    if way.name == ways.IN_PLACE and (
+        fault := probe(kernel, store.device, attend, poisoned=store.poisons)
+    ):
         way = Way(ways.PACKED, fault)
     if way.name == ways.PACKED and (fault := probe(kernel._replace(block=0), store.device, attend)):
         way = Way(ways.BY_SEQUENCE, fault)
@@ -111,10 +113,17 @@ def kernel_of(shape: ModelShape, store: KVStore, table: AddressTable) -> Kernel:
     )
 
 
-def probe(kernel: Kernel, device: torch.device, attend: VarlenAttn | None = None) -> str:
+def probe(
+    kernel: Kernel,
+    device: torch.device,
+    attend: VarlenAttn | None = None,
+    *,
+    poisoned: bool = False,
+) -> str:
     """Why `varlen_attn` is not to be used for such a cache; empty when its numbers are right.
 
-    Two sequences of a pool of two blocks, or of two regions in one, one query and two."""
+    Two sequences of a pool of two blocks, or of two regions in one, one query and two.
+    poisoned: what is not written is NaN, and a kernel that multiplies it by 0 shows it."""
     attend = attend or _varlen_attn()
     block, d = kernel.block or 64, kernel.head_dim
     dtype = getattr(torch, kernel.dtype)
@@ -122,6 +131,10 @@ def probe(kernel: Kernel, device: torch.device, attend: VarlenAttn | None = None
     k, v = (torch.randn(2 * block, 1, d, generator=made).to(device, dtype) for _ in "kv")
     q = torch.randn(3, 2, d, generator=made).to(device, dtype)
     lengths = (min(5, block), block)
+    homes = (block, 0) if kernel.block else (0, block)
+    if poisoned:
+        k[homes[0] + lengths[0] : homes[0] + block] = torch.nan
+        v[homes[0] + lengths[0] : homes[0] + block] = torch.nan
     reads = Reads(
         _int32([0, 1, 3], device),
         _int32([0, *np.cumsum(lengths)] if kernel.block else [0, block, 2 * block], device),
@@ -131,7 +144,6 @@ def probe(kernel: Kernel, device: torch.device, attend: VarlenAttn | None = None
         _int32([[1], [0]], device) if kernel.block else None,
         None,
     )
-    homes = (block, 0) if kernel.block else (0, block)
     try:
         found = _call(attend, kernel, q, k, v, reads, (-1, 0))
     except (RuntimeError, TypeError, ValueError) as error:  # Type, Value: another torch's signature
@@ -188,7 +200,7 @@ class Flash:
     def reads(self, rows: Rows) -> Reads:
         args = self.arguments(rows)
         put = (
-            None if a is None else torch.from_numpy(a).to(self._store.device, non_blocking=True)
+            None if a is None else torch.from_numpy(a).to(self._store.device)
             for a in (args.cu_seq_q, args.cu_seq_k, args.seqused_k, args.block_table, args.index)
         )
         cu_seq_q, cu_seq_k, seqused_k, block_table, index = put

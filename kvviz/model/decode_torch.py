@@ -45,11 +45,13 @@ class TorchDecoder:
         return self.attention.way.text + graphs
 
     def logits(self, rows: Rows) -> np.ndarray:
+        return self.on_device(rows).float().cpu().numpy()
+
+    def on_device(self, rows: Rows) -> torch.Tensor:
+        """The logits where they were computed, to be used before the next call."""
         rows = self.attention.ordered(rows)
         found = self._graphs.logits(rows) if self._graphs else None
-        if found is None:
-            found = self.run(self.inputs(rows))
-        return found.float().cpu().numpy()
+        return self.run(self.inputs(rows)) if found is None else found
 
     def inputs(self, rows: Rows) -> Inputs:
         """An ordered batch on the device."""

@@ -269,6 +269,16 @@ def test_probe(block: int) -> None:
 
     assert probe(kernel, CPU, loses) == lost
 
+    def multiplies(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *words, **named):
+        """Reads all of the block or region, and weighs by 0 what is not written."""
+        out = varlen_attn(q, k, v, *words, **named)
+        ours = v[1] if named["block_table"] is not None else v[: len(v) // 2]
+        return out + 0 * ours.sum()
+
+    assert probe(kernel, CPU, varlen_attn, poisoned=True) == ""
+    assert probe(kernel, CPU, multiplies) == ""
+    assert probe(kernel, CPU, multiplies, poisoned=True) == lost
+
     def refuses(*_words: object, **_named: object) -> torch.Tensor:
         raise RuntimeError("Paged KV cache block size must be divisible by 256\nmore")
 
