@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import current_flash_attention_impl
 
 from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
@@ -23,7 +21,6 @@ from kvviz.model.ways import Kernel, Way
 from kvviz.shapes import ModelShape
 
 VarlenAttn = Callable[..., torch.Tensor]
-_PROBE_TOLERANCE = 0.05  # bfloat16 has 8 bits, and the two kernels add up in another order
 
 
 class Reads(NamedTuple):
@@ -64,25 +61,6 @@ class Attention(Protocol):
         """q [rows, heads, d_h] -> the same shape."""
 
 
-def attention_for(
-    shape: ModelShape, store: KVStore, table: AddressTable, attend: VarlenAttn | None = None
-) -> Attention:
-    """The best attention that the device has for this cache.
-
-    On CUDA a way is tried on a few tokens first, against `scaled_dot_product_attention`: one that
-    fails or gives other numbers is not used, and `way` says so. `attend`: instead of torch's own.
-    """
-    kernel = kernel_of(shape, store, table)
-    way = ways.choose(kernel)
-    if way.name == ways.IN_PLACE and (
-        fault := probe(kernel, store.device, attend, poisoned=store.poisons)
-    ):
-        way = Way(ways.PACKED, fault)
-    if way.name == ways.PACKED and (fault := probe(kernel._replace(block=0), store.device, attend)):
-        way = Way(ways.BY_SEQUENCE, fault)
-    return build(way, kernel, shape, store, table, attend)
-
-
 def build(
     way: Way,
     kernel: Kernel,
@@ -91,71 +69,10 @@ def build(
     table: AddressTable,
     attend: VarlenAttn | None = None,
 ) -> Attention:
+    """Attention that reads in this way; `attend` instead of torch's own `varlen_attn`."""
     if way.name == ways.BY_SEQUENCE:
         return BySequence(way, shape, store, table)
-    return Flash(way, kernel, shape, store, table, attend or _varlen_attn())
-
-
-def kernel_of(shape: ModelShape, store: KVStore, table: AddressTable) -> Kernel:
-    """What the choice depends on, read from the device and the store."""
-    device = store.device
-    kind, capability = device.type, (0, 0)
-    if kind == "cuda":
-        kind = "rocm" if torch.version.hip else "cuda"
-        capability = torch.cuda.get_device_capability(device)
-    return Kernel(
-        kind,
-        capability,
-        str(store.dtype).removeprefix("torch."),
-        shape.head_dim,
-        0 if table.piece >= store.slots else table.piece,
-        current_flash_attention_impl() or ways.FLASH2,
-    )
-
-
-def probe(
-    kernel: Kernel,
-    device: torch.device,
-    attend: VarlenAttn | None = None,
-    *,
-    poisoned: bool = False,
-) -> str:
-    """Why `varlen_attn` is not to be used for such a cache; empty when its numbers are right.
-
-    Two sequences of a pool of two blocks, or of two regions in one, one query and two.
-    poisoned: what is not written is NaN, and a kernel that multiplies it by 0 shows it."""
-    attend = attend or _varlen_attn()
-    block, d = kernel.block or 64, kernel.head_dim
-    dtype = getattr(torch, kernel.dtype)
-    made = torch.Generator().manual_seed(0)
-    k, v = (torch.randn(2 * block, 1, d, generator=made).to(device, dtype) for _ in "kv")
-    q = torch.randn(3, 2, d, generator=made).to(device, dtype)
-    lengths = (min(5, block), block)
-    homes = (block, 0) if kernel.block else (0, block)
-    if poisoned:
-        k[homes[0] + lengths[0] : homes[0] + block] = torch.nan
-        v[homes[0] + lengths[0] : homes[0] + block] = torch.nan
-    reads = Reads(
-        _int32([0, 1, 3], device),
-        _int32([0, *np.cumsum(lengths)] if kernel.block else [0, block, 2 * block], device),
-        _int32(lengths, device),
-        2,
-        block,
-        _int32([[1], [0]], device) if kernel.block else None,
-        None,
-    )
-    try:
-        found = _call(attend, kernel, q, k, v, reads, (-1, 0))
-    except (RuntimeError, TypeError, ValueError) as error:  # Type, Value: another torch's signature
-        return f"varlen_attn says: {str(error).splitlines()[0]}"
-    for rows, home, length in zip((slice(0, 1), slice(1, 3)), homes, lengths, strict=True):
-        keys = slice(home, home + length)
-        expected = by_hand(q[rows], k[keys], v[keys], 0)
-        if not torch.allclose(
-            found[rows].float(), expected.float(), atol=_PROBE_TOLERANCE, rtol=_PROBE_TOLERANCE
-        ):
-            return "varlen_attn gave other numbers than scaled_dot_product_attention here"
-    return ""
+    return Flash(way, kernel, shape, store, table, attend or torch_varlen_attn())
 
 
 class Flash:
@@ -189,10 +106,16 @@ class Flash:
     def ordered(self, rows: Rows) -> Rows:
         return varlen.by_address(rows, self._table) if self._whole else rows
 
-    def arguments(self, rows: Rows, width: int = 0) -> Varlen:
-        """Of an ordered batch, on the host."""
-        if self.way.name == ways.PACKED:
-            return varlen.packed(rows, self._table)
+    @property
+    def packs(self) -> bool:
+        """Does it read from a copy?"""
+        return self.way.name == ways.PACKED
+
+    def arguments(self, rows: Rows, width: int = 0, keys: int = 0) -> Varlen:
+        """Of an ordered batch, on the host; the block table `width` blocks wide, the copy `keys`
+        keys long, or as large as they must be."""
+        if self.packs:
+            return varlen.packed(rows, self._table, keys)
         if self._whole:
             return varlen.of_regions(rows, self._table)
         return varlen.of_blocks(rows, self._table, width)
@@ -210,7 +133,7 @@ class Flash:
         k, v = self._store.view[layer, 0], self._store.view[layer, 1]
         if reads.index is not None:
             k, v = k.index_select(0, reads.index), v.index_select(0, reads.index)
-        return _call(self._attend, self._kernel, q, k, v, reads, self._window)
+        return call(self._attend, self._kernel, q, k, v, reads, self._window)
 
 
 class BySequence:
@@ -265,7 +188,7 @@ def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int) -> t
     return mixed[0].transpose(0, 1)
 
 
-def _call(
+def call(
     attend: VarlenAttn,
     kernel: Kernel,
     q: torch.Tensor,
@@ -294,11 +217,7 @@ def _call(
     )
 
 
-def _varlen_attn() -> VarlenAttn:
+def torch_varlen_attn() -> VarlenAttn:
     from torch.nn.attention.varlen import varlen_attn
 
     return varlen_attn
-
-
-def _int32(numbers: object, device: torch.device) -> torch.Tensor:
-    return torch.tensor(np.asarray(numbers).tolist(), dtype=torch.int32, device=device)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
-from kvviz.model.attention import Attention, Inputs, attention_for
+from kvviz.model.attention import Attention, Inputs
+from kvviz.model.attention_for import attention_for
 from kvviz.model.graphs import Capture, DecodeGraphs, cuda_capture, graphs_over
 from kvviz.model.rows import Rows
 from kvviz.model.serving import ServingModel

@@ -5,7 +5,7 @@ fixed number of sequences, so it is captured once for each of a few numbers, whe
 step comes, and replayed from buffers that are filled before. Padding repeats the sequence with
 the fewest tokens: it then writes the same numbers to the same slot, so nothing need be undone.
 
-Only for attention that reads in place: what a gathered copy holds changes its shape each step.
+Attention that gathers has one more size, that of the copy: it is captured for powers of two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from kvviz.model import ways
 from kvviz.model.attention import Attention, Flash, Inputs, Reads
 from kvviz.model.rows import Rows
 
@@ -24,6 +23,7 @@ log = logging.getLogger(__name__)
 
 # Sequences of a captured step. Beyond the last, launching is little beside computing.
 BUCKETS = (1, 4, 16, 64, 256)
+_FEWEST_KEYS = 256  # of a captured copy
 
 Step = Callable[[], torch.Tensor]
 Capture = Callable[[Step], Step]  # a step -> what does the same again, from the same buffers
@@ -52,6 +52,12 @@ def cuda_capture(step: Step) -> Step:
 def bucket(sequences: int) -> int:
     """The captured number of sequences that holds so many; 0 where there is none."""
     return next((size for size in BUCKETS if size >= sequences), 0)
+
+
+def keys_of(rows: Rows) -> int:
+    """The captured size of the copy that these sequences, of a token each, read from."""
+    keys = int((rows.positions + 1).sum())
+    return max(_FEWEST_KEYS, 1 << (keys - 1).bit_length())
 
 
 def decodes(rows: Rows) -> bool:
@@ -85,10 +91,10 @@ class _Captured:
     """One captured step: its buffers, and how to replay it."""
 
     def __init__(
-        self, run: Run, attention: Flash, device: torch.device, size: int, longest: int
+        self, run: Run, attention: Flash, device: torch.device, size: int, keys: int, longest: int
     ) -> None:
         blocks = -(-longest // attention.block) if attention.block else 0
-        self._attention, self._blocks = attention, blocks
+        self._attention, self._blocks, self._keys = attention, blocks, keys
 
         def zeros(count: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.zeros(count, dtype=dtype, device=device)
@@ -100,7 +106,7 @@ class _Captured:
             1,
             longest,
             zeros(size * blocks, torch.int32).view(size, blocks) if blocks else None,
-            None,
+            zeros(keys, torch.int64) if keys else None,
         )
         columns = (zeros(size, torch.int64) for _ in range(3))
         self._inputs = Inputs(*columns, torch.arange(size, device=device), reads)
@@ -115,7 +121,7 @@ class _Captured:
         return self._replay()
 
     def _fill(self, rows: Rows) -> None:
-        args = self._attention.arguments(rows, self._blocks)
+        args = self._attention.arguments(rows, self._blocks, self._keys)
         into = self._inputs
         for buffer, column in (
             (into.tokens, rows.tokens),
@@ -124,6 +130,7 @@ class _Captured:
             (into.reads.cu_seq_k, args.cu_seq_k),
             (into.reads.seqused_k, args.seqused_k),
             (into.reads.block_table, args.block_table),
+            (into.reads.index, args.index),
         ):
             if buffer is not None:
                 buffer.copy_(torch.from_numpy(np.ascontiguousarray(column)))
@@ -139,7 +146,7 @@ class DecodeGraphs:
         self._run, self._attention, self._device = run, attention, device
         self._longest = longest
         self._capture: Capture | None = capture
-        self._captured: dict[int, _Captured] = {}
+        self._captured: dict[tuple[int, int], _Captured] = {}
 
     def logits(self, rows: Rows) -> torch.Tensor | None:
         """Of an ordered batch; None when it is no decode step of a captured size, or capturing
@@ -147,13 +154,14 @@ class DecodeGraphs:
         size = bucket(len(rows.requests))
         if self._capture is None or not size or not decodes(rows):
             return None
-        if size not in self._captured:
-            self._captured[size] = _Captured(
-                self._run, self._attention, self._device, size, self._longest
-            )
         full = padded(rows, size)
+        keys = keys_of(full) if self._attention.packs else 0
+        if (size, keys) not in self._captured:
+            self._captured[size, keys] = _Captured(
+                self._run, self._attention, self._device, size, keys, self._longest
+            )
         try:
-            found = self._captured[size].logits(full, self._capture)
+            found = self._captured[size, keys].logits(full, self._capture)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -168,7 +176,7 @@ class DecodeGraphs:
 def graphs_over(
     run: Run, attention: Attention, device: torch.device, longest: int, capture: Capture
 ) -> DecodeGraphs | None:
-    """None where the attention gathers: a gathered copy has another shape each step."""
-    if not isinstance(attention, Flash) or attention.way.name != ways.IN_PLACE:
+    """None where the attention goes sequence by sequence: how many there are, the host decides."""
+    if not isinstance(attention, Flash):
         return None
     return DecodeGraphs(run, attention, device, longest, capture)

@@ -75,8 +75,9 @@ def of_blocks(rows: Rows, table: AddressTable, width: int = 0) -> Varlen:
     return _made(at, [0, *np.cumsum(lengths)], lengths)._replace(block_table=ids)
 
 
-def packed(rows: Rows, table: AddressTable) -> Varlen:
-    """A copy of all keys, one sequence behind the other."""
+def packed(rows: Rows, table: AddressTable, keys: int = 0) -> Varlen:
+    """A copy of all keys, one sequence behind the other; filled up to `keys` with the first one
+    (never with a slot that nobody has written: it may hold NaN)."""
     at, lengths = _lengths(rows)
     index = np.concatenate(
         [
@@ -84,6 +85,8 @@ def packed(rows: Rows, table: AddressTable) -> Varlen:
             for line, length in zip(rows.lines[at[:-1]], lengths, strict=True)
         ]
     )
+    rest = np.full(max(0, keys - len(index)), index[0])
+    index = np.concatenate([index, rest])
     return _made(at, [0, *np.cumsum(lengths)], lengths)._replace(index=index)
 
 

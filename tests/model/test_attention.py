@@ -14,8 +14,9 @@ from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.caches.store import KVStore
 from kvviz.engine.forward import Chunk
-from kvviz.model import attention, graphs, varlen, ways
-from kvviz.model.attention import Flash, build, kernel_of, probe
+from kvviz.model import graphs, varlen, ways
+from kvviz.model.attention import Flash, build
+from kvviz.model.attention_for import attention_for, kernel_of, probe
 from kvviz.model.decode_torch import TorchDecoder
 from kvviz.model.graphs import bucket, decodes, padded
 from kvviz.model.rows import Rows, flatten
@@ -151,10 +152,14 @@ def test_varlen_equals_gathered(
         np.testing.assert_allclose(ours.logits(*step), theirs.logits(*step), atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("way", [IN_PLACE, PACKED])
 @pytest.mark.parametrize(("name", "block"), [("contiguous", 4), ("paged", 4), ("paged", 7)])
-def test_captured_steps_equal_plain_ones(model: ServingModel, name: str, block: int) -> None:
+def test_captured_steps_equal_plain_ones(
+    model: ServingModel, monkeypatch: pytest.MonkeyPatch, name: str, block: int, way: str
+) -> None:
     """Padding writes where it must not, or a buffer keeps what an earlier step left in it."""
-    ours, theirs = fed(model, name, IN_PLACE, block), fed(model, name, BY_SEQUENCE, block)
+    monkeypatch.setattr(graphs, "_FEWEST_KEYS", 1)
+    ours, theirs = fed(model, name, way, block), fed(model, name, BY_SEQUENCE, block)
     captured = []
 
     def capture(step: graphs.Step) -> graphs.Step:
@@ -169,8 +174,9 @@ def test_captured_steps_equal_plain_ones(model: ServingModel, name: str, block: 
         np.testing.assert_array_equal(
             ours.store.view.isnan().numpy(), theirs.store.view.isnan().numpy()
         )
-    assert len(captured) == 2  # buckets of 4 and of 1
-    assert ours.decoder.way == "varlen_attn, in place; CUDA graphs for decode steps"
+    # Sequences: 4 and 1; a copy's keys are 53 and 57 (64), 13 (16), and with the padding 72 (128)
+    assert len(captured) == (3 if way == PACKED else 2)
+    assert ours.decoder.way == f"{Way(way).text}; CUDA graphs for decode steps"
 
 
 def test_a_step_that_cannot_be_captured_is_run(model: ServingModel) -> None:
@@ -203,8 +209,8 @@ def test_memory_that_runs_out_in_a_capture_is_told(model: ServingModel) -> None:
         ours.logits(*STEPS[2])
 
 
-def test_no_capture_where_keys_are_gathered(model: ServingModel) -> None:
-    ours = fed(model, "paged", PACKED)
+def test_no_capture_where_sequences_are_read_one_by_one(model: ServingModel) -> None:
+    ours = fed(model, "paged", BY_SEQUENCE)
     ours.decoder.capture_with(partial(pytest.fail, "captured"))
     ours.logits(*STEPS[0])
     ours.logits(*STEPS[2])
@@ -296,7 +302,7 @@ def test_a_faulty_way_is_left(
     """What the device refuses ends the run, though another way would do."""
     served = Served(model, "paged", BY_SEQUENCE, block)
     kernel = H200._replace(head_dim=TINY.head_dim, block=block, flash=flash)
-    monkeypatch.setattr(attention, "kernel_of", lambda *_: kernel)
+    monkeypatch.setattr("kvviz.model.attention_for.kernel_of", lambda *_: kernel)
     parts = (TINY, served.store, served.layout.table)
 
     def no_blocks(*words: object, **named: object) -> torch.Tensor:
@@ -308,12 +314,12 @@ def test_a_faulty_way_is_left(
         raise RuntimeError("no kernel image")
 
     possible = choose(kernel)
-    found = attention.attention_for(*parts, varlen_attn)
+    found = attention_for(*parts, varlen_attn)
     assert found.way == possible and isinstance(found, Flash)
-    refused = attention.attention_for(*parts, no_blocks).way
+    refused = attention_for(*parts, no_blocks).way
     in_place = possible.name == IN_PLACE
     assert refused == (Way(PACKED, "varlen_attn says: no blocks") if in_place else possible)
-    assert attention.attention_for(*parts, nothing).way == Way(
+    assert attention_for(*parts, nothing).way == Way(
         BY_SEQUENCE, "varlen_attn says: no kernel image"
     )
 
