@@ -22,7 +22,10 @@ def run_report(lanes: Lanes, device: str, memory: DeviceMemory | None = None) ->
     """
     engines = lanes.engines.values()
     return {
-        "lanes": {name: lane_report(engine) for name, engine in lanes.engines.items()},
+        "lanes": {
+            name: lane_report(engine) | {"attention": engine.forward.attention or None}
+            for name, engine in lanes.engines.items()
+        },
         "requests_compared": lanes.comparison.compared,
         "requests_equal": lanes.comparison.equal,
         "map_checks": {
@@ -78,7 +81,6 @@ def lane_report(engine: Engine) -> dict[str, Any]:
         if engine.seconds
         else None,
         "move_seconds": round(counters.move_seconds, 4),
-        "attention": engine.forward.attention or None,
     }
 
 
