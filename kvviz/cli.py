@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvviz import __version__
 from kvviz.cli_sweeps import add_paper, add_sweep
@@ -19,6 +19,9 @@ from kvviz.errors import ConfigError, KvvizError
 from kvviz.planning.arguments import add_arguments
 from kvviz.replay.command import add_replay
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
+
+if TYPE_CHECKING:
+    from kvviz.build import Backend
 
 MAX_STEPS = 5_000_000  # each step is kept, in 64 bytes a lane
 _SNAPSHOTS = 20_000  # of a recording
@@ -61,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help=f"snapshots of every n-th step (default: up to {_SNAPSHOTS:,} of them)",
+    )
+    run.add_argument(
+        "--memory-snapshot",
+        metavar="FILE",
+        help="on a GPU: torch's memory snapshot, for pytorch.org/memory_viz",
     )
     run.set_defaults(command=_run)
 
@@ -108,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "what",
         nargs="*",
-        metavar="engine|chat|snapshot|frame|allocators|replay",
+        metavar="engine|chat|snapshot|frame|allocators|replay|cuda",
         help="all of them by default",
     )
     bench.add_argument("--json", metavar="FILE")
@@ -148,9 +156,10 @@ def _run(args: argparse.Namespace) -> int:
     every = max(1, args.steps // _SNAPSHOTS) if args.record_every is None else args.record_every
     if every < 1:
         raise ConfigError(f"--record-every {every}: 1 or more was expected.")
-    if args.record:
-        _check_target(args.record)
-    report, recording = _serve(args, every if args.record else 0)
+    for target in (args.record, args.memory_snapshot):
+        if target:
+            _check_target(target)
+    report, recording = _serve(args, every if args.record else 0, args.memory_snapshot or "")
     if args.record:
         from kvviz.recording.files import save
 
@@ -180,9 +189,9 @@ def _check_target(where: str) -> None:
     check_target(where)
 
 
-def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
+def _serve(args: argparse.Namespace, every: int, memory_file: str = "") -> tuple[dict, bytes]:
     """Make the run. (numbers, recording with every n-th step's snapshots; empty when n is 0)"""
-    from kvviz.build import build_lanes, load_backend
+    from kvviz.build import build_lanes, device_memory, load_backend, record_memory
     from kvviz.recording.tape import Tape
     from kvviz.report import run_report
 
@@ -194,7 +203,11 @@ def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
     config = config.replace(parse_overrides(args.settings))
     if args.dry:
         config = config.replace({"dry": True})
+    if memory_file and config.dry:
+        raise ConfigError("--memory-snapshot shows a GPU's allocator, and a dry run uses none.")
     backend = None if config.dry else load_backend(config.model)
+    if memory_file:
+        record_memory(backend)
     lanes = build_lanes(config, backend, history=args.steps)
     try:
         tape = Tape(lanes, every) if every else None
@@ -205,7 +218,9 @@ def _serve(args: argparse.Namespace, every: int) -> tuple[dict, bytes]:
         if not config.dry and config.engine.check_every:
             lanes.check_maps()
         device = backend.device_name if backend else "dry"
-        report = run_report(lanes, device)
+        report = run_report(lanes, device, device_memory(backend) if backend else None)
+        if memory_file:
+            _save_memory(backend, memory_file)
         return report, tape.close(device, report) if tape else b""
     finally:
         lanes.close()
@@ -217,6 +232,13 @@ def _requests_of(file: str) -> dict[str, Any]:
     from kvviz.workloads.traces.read import read_trace
 
     return settings_for(keep(read_trace(file), digest_of(file)))
+
+
+def _save_memory(backend: Backend, where: str) -> None:
+    from kvviz.build import memory_snapshot
+    from kvviz.recording.files import save
+
+    save(memory_snapshot(backend), where)
 
 
 def _scenario(args: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ LANES = (
 )
 MAX_LANES = 9
 MOST_RUNNING = 1024
+MOST_SLOTS = 1 << 26
 
 
 def setting(
@@ -105,7 +106,15 @@ class Mix:
 class Memory:
     """The pool of each lane."""
 
-    slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=1 << 26)
+    slots: int = setting(8192, "slots in each lane's pool", live=False, low=64, high=MOST_SLOTS)
+    share: float = setting(
+        0.0,
+        "share of the device's free memory that all pools take together, when they are made; "
+        "0: memory.slots",
+        live=False,
+        low=0,
+        high=0.95,
+    )
     context: int = setting(
         2048, "longest request served: prompt + output - 1", live=False, low=16, high=1 << 17
     )

@@ -269,4 +269,14 @@ class Snapshot:
         assert not c.used[hole].any() and not c.refs[hole].any(), "a hole is in use"
 
 
+class DeviceMemory(NamedTuple):
+    """What a GPU and torch's allocator on it say, in bytes: in tensors; taken from the device by
+    torch; free on the device, for all processes; all of it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    free_bytes: int
+    total_bytes: int
+
+
 WAITING_SHOWN = 256

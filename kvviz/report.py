@@ -10,15 +10,22 @@ import numpy as np
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
 from kvviz.metrics import summary, time_weighted
+from kvviz.records import DeviceMemory
 
 TIMED = ("tokens_per_second", "move_seconds")  # the only fields a seed does not reproduce
 
 
-def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
-    """Everything about a finished run. Times are measured; all else follows from the seed."""
+def run_report(lanes: Lanes, device: str, memory: DeviceMemory | None = None) -> dict[str, Any]:
+    """Everything about a finished run. Times are measured; all else follows from the seed.
+
+    `memory` of a GPU stands beside the pools' own bytes, as `device_memory`.
+    """
     engines = lanes.engines.values()
     return {
-        "lanes": {name: lane_report(engine) for name, engine in lanes.engines.items()},
+        "lanes": {
+            name: lane_report(engine) | {"attention": engine.forward.attention or None}
+            for name, engine in lanes.engines.items()
+        },
         "requests_compared": lanes.comparison.compared,
         "requests_equal": lanes.comparison.equal,
         "map_checks": {
@@ -30,7 +37,15 @@ def run_report(lanes: Lanes, device: str) -> dict[str, Any]:
         "config": lanes.config.as_dict(),
         "device": device,
         "steps": lanes.step_count,
+        **_device_memory(lanes, memory),
     }
+
+
+def _device_memory(lanes: Lanes, memory: DeviceMemory | None) -> dict[str, dict[str, int]]:
+    if memory is None:
+        return {}
+    pools = sum(e.layout.capacity * e.slot_bytes for e in lanes.engines.values())
+    return {"device_memory": {"pool_bytes": pools, **memory._asdict()}}
 
 
 def lane_report(engine: Engine) -> dict[str, Any]:
@@ -83,6 +98,7 @@ def table(report: dict[str, Any]) -> str:
         f"map checked against the tensors: {checks['made']:,} times, {checks['failed']:,} failed",
         *_scaled(report["scaling"]),
         f"stream {report['stream_hash']}, {report['steps']:,} steps, {report['device']}",
+        *_device_lines(report),
     ]
     return "\n".join(lines)
 
@@ -96,6 +112,21 @@ def _scaled(done: dict[str, int]) -> list[str]:
         f"{done['of']:,} requests were divided by {done['divide']}, {done['raised']:,} raised to "
         f"1 token, {done['clipped']:,} cut"
     ]
+
+
+def _device_lines(report: dict[str, Any]) -> list[str]:
+    """How each lane reads its cache, where that is not all one, and the device's own numbers."""
+    ways = {name: lane.get("attention") for name, lane in report["lanes"].items()}
+    lines = []
+    if "device_memory" in report:
+        told = {name: count / 2**20 for name, count in report["device_memory"].items()}
+        lines.append(
+            f"device memory: pools {told['pool_bytes']:,.0f} MiB, allocated "
+            f"{told['allocated_bytes']:,.0f}, reserved {told['reserved_bytes']:,.0f}, free "
+            f"{told['free_bytes']:,.0f} of {told['total_bytes']:,.0f}"
+        )
+        lines += [f"attention, {name}: {way}" for name, way in ways.items() if way]
+    return lines
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:

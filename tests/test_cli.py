@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kvviz import __version__
 from kvviz.cli import main
@@ -45,7 +46,9 @@ def untimed(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory(report: dict[str, Any]) -> dict[str, Any]:
-    return untimed(report)["lanes"]
+    """What dry and real lanes have in common: all but the way in which tensors are read."""
+    lanes = untimed(report)["lanes"]
+    return {name: {**lane, "attention": None} for name, lane in lanes.items()}
 
 
 def test_the_same_seed_gives_the_same_report(capsys):
@@ -133,6 +136,9 @@ def test_settings_lie_over_the_preset(capsys):
         (["--steps", "-3"], "--steps -3: 1 to 5,000,000"),
         (["--steps", "2", "--json", "/no/such/folder/report.json"], "can't be written"),
         (["--steps", "2", "--json", "/"], "can't be written"),
+        (["--memory-snapshot", "m.pickle"], "a dry run uses none"),
+        (["--memory-snapshot", "/no/such/folder/m.pickle"], "There is no folder"),
+        (["--set", "memory.share=0.5"], "a dry run has no device. Set memory.slots"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -150,6 +156,15 @@ def test_a_missing_model_takes_one_line(capsys, tmp_path):
     status, _, err = run(capsys, "--steps", "2", "--set", f"model={tmp_path / 'none'}")
     assert (status, err.count("\n")) == (2, 1)
     assert "none" in err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what to do without a GPU")
+def test_a_memory_snapshot_without_a_gpu_takes_one_line(capsys, tmp_path):
+    """The run is made, and fails at its end."""
+    status, _, err = run(capsys, "--memory-snapshot", str(tmp_path / "m.pickle"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "this runs on the CPU. Leave out --memory-snapshot" in err
+    assert not (tmp_path / "m.pickle").exists()
 
 
 def test_a_pool_that_does_not_fit_takes_one_line(capsys, monkeypatch):

@@ -208,8 +208,9 @@ def test_differences_split_live_from_restart() -> None:
 def test_what_needs_a_restart() -> None:
     """A setting that sizes the pool or seeds the run is said to be live, or the other way round."""
     restart = {path for path, _, meta in SETTINGS if not meta["live"]}
-    assert restart == {"memory.slots", "memory.context", "contiguous.allocator", "cells.mode",
-                       "cells.buffers", "paged.block_size", "paged.null_block",
+    assert restart == {"memory.slots", "memory.share", "memory.context",
+                       "contiguous.allocator", "cells.mode", "cells.buffers",
+                       "paged.block_size", "paged.null_block",
                        "paged.page_blocks", "paged.prefix_sharing", "virtual.page_bytes",
                        "engine.swap_slots", "engine.ends", "engine.temperature",
                        "engine.check_every", "seed", "dry", "lanes", "model"}  # fmt: skip

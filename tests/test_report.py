@@ -34,6 +34,7 @@ MORE = {
     "generated_tokens": None,
     "forward_passes": None,
     "move_seconds": None,
+    "attention": None,
 }
 TOP = {
     "scaling",

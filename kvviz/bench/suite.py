@@ -9,6 +9,7 @@ from typing import Any
 
 from kvviz import __version__
 from kvviz.bench.allocators import bench_allocators
+from kvviz.bench.cuda import bench_cuda
 from kvviz.bench.engine import bench_chat, bench_engine
 from kvviz.bench.frame import bench_frame, bench_snapshot
 from kvviz.bench.replay import bench_replay
@@ -22,6 +23,7 @@ BENCHES: dict[str, Callable[[], list[Measured]]] = {
     "frame": bench_frame,
     "allocators": bench_allocators,
     "replay": bench_replay,
+    "cuda": bench_cuda,
 }
 
 

@@ -23,17 +23,27 @@ def host_memory_bytes() -> int:
 
 
 class PoolBudget:
-    """Bytes that pools may take together. Thread-safe."""
+    """Bytes that pools may take together. Thread-safe.
 
-    def __init__(self, limit_bytes: int) -> None:
+    provisional: the limit is the host's, until it is known where the pools will be.
+    """
+
+    def __init__(self, limit_bytes: int, *, provisional: bool = False) -> None:
         self.limit_bytes = limit_bytes
+        self.provisional = provisional
         self.used_bytes = 0
         self._lock = threading.Lock()
 
     @classmethod
     def of_host(cls, share: float = 0.5) -> PoolBudget:
         """A share of the memory that is available now."""
-        return cls(int(host_memory_bytes() * share))
+        return cls(int(host_memory_bytes() * share), provisional=True)
+
+    def settle(self, limit_bytes: int) -> None:
+        """Take the limit of the device that the pools are on, once and unless one was given."""
+        with self._lock:
+            if self.provisional:
+                self.limit_bytes, self.provisional = limit_bytes, False
 
     def take(self, count_bytes: int) -> None:
         """Raises CapacityError, with the sizes, when the budget does not hold it."""

@@ -5,6 +5,10 @@
     cuMemMap             puts it under an address    cuMemUnmap
     cuMemSetAccess       lets the device use it
 
+Sizes and addresses are multiples of the granularity; only whole mappings are unmapped; a piece is
+freed when it is unmapped *and* released; a reservation is freed as it was made, with nothing
+mapped in it (CUDA driver API, virtual memory management).
+
 As in `reserved.ReservedRange`, of which this is the twin for a device. Needs the package
 `cuda-python` and a current CUDA context (torch makes one). The stock driver maps pages of
 2 MiB: what it says (`granularity_bytes`) counts, whatever `virtual.page_bytes` asks for.
@@ -35,17 +39,17 @@ def available(device: int = 0) -> str | None:
     except ImportError:
         return "Mapping GPU memory by the page needs the package cuda-python, which is missing."
     try:
-        _asked(driver, driver.cuInit(0))
-        count = _asked(driver, driver.cuDeviceGetCount())
+        _asked(driver, "cuInit", 0)
+        count = _asked(driver, "cuDeviceGetCount")
         if device >= count:
             return f"Mapping GPU memory by the page needs a GPU; the driver sees {count}."
         attribute = driver.CUdevice_attribute
-        handle = _asked(driver, driver.cuDeviceGet(device))
+        handle = _asked(driver, "cuDeviceGet", device)
         supported = _asked(
             driver,
-            driver.cuDeviceGetAttribute(
-                attribute.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, handle
-            ),
+            "cuDeviceGetAttribute",
+            attribute.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+            handle,
         )
     except (KvvizError, RuntimeError, OSError) as error:  # no libcuda, or no driver behind it
         return f"Mapping GPU memory by the page needs a GPU and its driver ({error})."
@@ -74,12 +78,12 @@ class DeviceRange:
         self._access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         minimum = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self.granularity_bytes = int(
-            self._ask(driver.cuMemGetAllocationGranularity(self._kind, minimum))
+            self._ask("cuMemGetAllocationGranularity", self._kind, minimum)
         )
         self.page_bytes = _up(page_bytes, self.granularity_bytes)
         self.total_bytes = _up(total_bytes, self.page_bytes)
         self._handles: dict[int, Any] = {}  # page -> physical memory
-        self.pointer = int(self._ask(driver.cuMemAddressReserve(self.total_bytes, 0, 0, 0)))
+        self.pointer = int(self._ask("cuMemAddressReserve", self.total_bytes, 0, 0, 0))
 
     @property
     def resident_bytes(self) -> int:
@@ -87,35 +91,52 @@ class DeviceRange:
         return len(self._handles) * self.page_bytes
 
     def touch(self, offset: int, length: int) -> None:
-        """Map memory under these pages where there is none. What it holds is undefined."""
-        for page in self._pages(offset, length):
-            if page not in self._handles:
-                self._map(page)
+        """Map memory under these pages where there is none. What it holds is undefined.
+
+        When the device has not enough for all of them, none is mapped anew.
+        """
+        mapped: list[int] = []
+        try:
+            for page in self._pages(offset, length):
+                if page not in self._handles:
+                    self._map(page)
+                    mapped.append(page)
+        except KvvizError:
+            for page in mapped:
+                self._unmap(page)
+            raise
 
     def give_back(self, offset: int, length: int) -> None:
         """Unmap these pages; an access to them is then a fault on the device."""
         for page in self._pages(offset, length):
             if page in self._handles:
-                self._ask(self._driver.cuMemUnmap(self._at(page), self.page_bytes))
-                self._ask(self._driver.cuMemRelease(self._handles.pop(page)))
+                self._unmap(page)
 
     def close(self) -> None:
         """Give back memory and addresses. May be called twice."""
         if self.pointer:
             self.give_back(0, self.total_bytes)
-            self._ask(self._driver.cuMemAddressFree(self.pointer, self.total_bytes))
+            self._ask("cuMemAddressFree", self.pointer, self.total_bytes)
             self.pointer = 0
 
     def _map(self, page: int) -> None:
-        driver = self._driver
-        handle = self._ask(driver.cuMemCreate(self.page_bytes, self._kind, 0))
+        at, size = self._at(page), self.page_bytes
+        handle = self._ask("cuMemCreate", size, self._kind, 0)
         try:
-            self._ask(driver.cuMemMap(self._at(page), self.page_bytes, 0, handle, 0))
+            self._ask("cuMemMap", at, size, 0, handle, 0)
         except KvvizError:
-            self._ask(driver.cuMemRelease(handle))
+            self._ask("cuMemRelease", handle)
             raise
         self._handles[page] = handle
-        self._ask(driver.cuMemSetAccess(self._at(page), self.page_bytes, [self._access], 1))
+        try:
+            self._ask("cuMemSetAccess", at, size, [self._access], 1)
+        except KvvizError:  # mapped, but a fault for whoever touches it
+            self._unmap(page)
+            raise
+
+    def _unmap(self, page: int) -> None:
+        self._ask("cuMemUnmap", self._at(page), self.page_bytes)
+        self._ask("cuMemRelease", self._handles.pop(page))
 
     def _at(self, page: int) -> int:
         return self.pointer + page * self.page_bytes
@@ -127,18 +148,28 @@ class DeviceRange:
         assert offset >= 0 and offset + length <= self.total_bytes, "outside of the range"
         return range(offset // self.page_bytes, (offset + length) // self.page_bytes)
 
-    def _ask(self, answer: tuple) -> Any:
-        return _asked(self._driver, answer)
+    def _ask(self, call: str, *words: Any) -> Any:
+        try:
+            return _asked(self._driver, call, *words)
+        except CapacityError as error:
+            raise CapacityError(
+                f"{error} A page has {self.page_bytes:,} bytes, and {self.resident_bytes:,} are "
+                "mapped. Choose fewer slots."
+            ) from error
 
 
-def _asked(driver: Any, answer: tuple) -> Any:
-    """The value of a driver call, which answers (CUresult, value...)."""
-    code, *values = answer
+def _asked(driver: Any, call: str, *words: Any) -> Any:
+    """The value of a driver call, which answers (CUresult, value...).
+
+    Raises CapacityError when the device is full, KvvizError with the driver's code otherwise.
+    """
+    code, *values = getattr(driver, call)(*words)
+    if code == driver.CUresult.CUDA_SUCCESS:
+        return values[0] if values else None
     if code == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-        raise CapacityError("the GPU has no memory left for a page. Choose fewer slots.")
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise KvvizError(f"the CUDA driver answers {code.name}. Serve on the CPU instead.")
-    return values[0] if values else None
+        raise CapacityError(f"the GPU has no memory left ({call}).")
+    name = getattr(code, "name", code)  # a newer driver's code has no name yet
+    raise KvvizError(f"the CUDA driver answers {name} to {call}. Serve on the CPU instead.")
 
 
 def _up(size: int, step: int) -> int:

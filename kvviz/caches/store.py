@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kvviz.caches.budget import MiB, PoolBudget
+from kvviz.caches.budget import MiB, PoolBudget, host_memory_bytes
 from kvviz.caches.layout import Journal
 from kvviz.errors import CapacityError
 from kvviz.records import Freed, FreedBlocks, Mapped, Move, SwappedIn, SwappedOut, Unmapped
@@ -60,6 +60,7 @@ class KVStore:
     ) -> None:
         self.shape = shape
         self.slots = slots
+        self.device = device
         self.dtype = element_type(device)
         self.slot_bytes = shape.slot_bytes(self.dtype.itemsize)
         self.poisons = poison
@@ -174,8 +175,8 @@ class KVStore:
         except (torch.OutOfMemoryError, RuntimeError) as error:
             raise CapacityError(
                 f"the device has no room for a pool of {self.slots:,} slots x "
-                f"{self.slot_bytes:,} bytes = {self._bytes / MiB:,.0f} MiB. "
-                "Choose fewer slots."
+                f"{self.slot_bytes:,} bytes = {self._bytes / MiB:,.0f} MiB: "
+                f"{_free_bytes(device) / MiB:,.0f} MiB are free. Choose fewer slots."
             ) from error
         return data, data.transpose(2, 3) if head_major else data
 
@@ -218,6 +219,10 @@ class KVStore:
     def _poison(self, start: int, size: int) -> None:
         self.view[:, :, start : start + size] = float("nan")
         self.tags[start : start + size] = POISONED
+
+
+def _free_bytes(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else host_memory_bytes()
 
 
 def _index(slots: slice | np.ndarray) -> slice | torch.Tensor:

@@ -46,9 +46,11 @@ def cut(batch: list[Chunk], parts: list[int]) -> list[list[Chunk]]:
 
 
 class Forward(Protocol):
-    """`end_tokens`: those by which the model ends its own text."""
+    """`end_tokens`: those by which the model ends its own text; `attention`: how it reads its
+    cache, and why not in place where that is so (empty without tensors)."""
 
     end_tokens: frozenset[int]
+    attention: str
 
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         """Tokens int [sum of the chunks' samples], in the order of the batch."""
@@ -77,6 +79,7 @@ class DryForward:
     """No model, no tensors: a zero for each token asked for."""
 
     move_seconds = 0.0
+    attention = ""
     end_tokens: frozenset[int] = frozenset()
 
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:

@@ -9,13 +9,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kvviz.build import Backend, build_lanes, load_backend
+from kvviz.build import (
+    Backend,
+    build_lanes,
+    device_memory,
+    load_backend,
+    memory_snapshot,
+    record_memory,
+)
 from kvviz.caches.budget import PoolBudget
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
-from kvviz.errors import CapacityError
+from kvviz.errors import CapacityError, KvvizError
 from kvviz.live.kept import Shelf
 from kvviz.live.runner import LiveRunner
+from kvviz.records import DeviceMemory
 
 GRACE_SECONDS = 20.0
 MAX_RUNNERS = 20
@@ -45,7 +53,9 @@ class Hub:
         """The shared weights of a model folder, loaded once. May take seconds."""
         with self._backend_lock:
             if folder not in self._backends:
-                self._backends[folder] = load_backend(folder, self.budget)
+                backend = self._backends[folder] = load_backend(folder, self.budget)
+                if device_memory(backend):  # before the first pool, so that a snapshot shows it
+                    record_memory(backend)
             return self._backends[folder]
 
     def lease(
@@ -70,6 +80,7 @@ class Hub:
                 config(),
                 self._build,
                 device=self._device,
+                memory=self._memory,
                 head_start=HEAD_START,
                 replay_to=replay_to,
             )
@@ -123,6 +134,21 @@ class Hub:
     def _build(self, config: RunConfig) -> Lanes:
         return build_lanes(config, None if config.dry else self.backend(config.model))
 
+    def memory_snapshot(self) -> bytes:
+        """Torch's memory snapshot. Raises ConfigError without a GPU, KvvizError before a model is
+        loaded."""
+        if (backend := self._any_backend()) is None:
+            raise KvvizError("No model is loaded yet. Wait, and ask again.")
+        return memory_snapshot(backend)
+
     def _device(self) -> str:
-        backend = next(iter(self._backends.values()), None)
+        backend = self._any_backend()
         return backend.device_name if backend else ""
+
+    def _memory(self) -> DeviceMemory | None:
+        backend = self._any_backend()
+        return device_memory(backend) if backend else None
+
+    def _any_backend(self) -> Backend | None:
+        """They are all on one device."""
+        return next(iter(self._backends.values()), None)

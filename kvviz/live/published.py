@@ -8,7 +8,7 @@ from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Series
-from kvviz.records import Event, Snapshot
+from kvviz.records import DeviceMemory, Event, Snapshot
 from kvviz.workloads.stream import Scaling
 
 WINDOW = 600  # steps shown by the charts over time
@@ -18,6 +18,7 @@ WINDOW = 600  # steps shown by the charts over time
 class LaneView:
     """One lane at one step, and `WINDOW` steps up to it or, of a past step, around it.
 
+    attention: how the lane reads its cache.
     refusals: those in the window up to the step, newest first; later: those after it.
     """
 
@@ -30,6 +31,7 @@ class LaneView:
     checks_failed: int
     checked_step: int
     later: tuple[Event, ...] = ()
+    attention: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Published:
     looking: this is a past step, and the run itself stands at `last`. first, last: the steps
     that are kept and can be looked at; last is -1 when there is none.
     changes: the steps at which settings were changed while it ran.
+    memory: what the GPU says of its own; None on the CPU.
     replayed: the run was made anew from a link, without tensors.
     """
 
@@ -60,6 +63,7 @@ class Published:
     last: int = -1
     changes: tuple[int, ...] = ()
     replayed: bool = False
+    memory: DeviceMemory | None = None
 
 
 def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> LaneView:
@@ -74,6 +78,7 @@ def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> Lane
         engine.checks_made,
         engine.checks_failed,
         engine.checked_step,
+        attention=engine.forward.attention,
     )
 
 

@@ -22,7 +22,7 @@ from kvviz.engine.lanes import Lanes
 from kvviz.errors import KvvizError
 from kvviz.live.past import Past
 from kvviz.live.published import Published, view_lane
-from kvviz.records import Snapshot
+from kvviz.records import DeviceMemory, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class LiveRunner:
         build: Callable[[RunConfig], Lanes],
         *,
         device: Callable[[], str] = lambda: "",
+        memory: Callable[[], DeviceMemory | None] = lambda: None,
         speed: float = 10.0,
         head_start: int = 0,
         replay_to: int | None = None,
@@ -68,7 +69,7 @@ class LiveRunner:
         self.replayed = replay_to is not None and not config.dry and config.engine.ends == "mix"
         self.config = config.replace({"dry": True}) if self.replayed else config
         self.speed = speed
-        self._build, self._device = build, device
+        self._build, self._device, self._memory = build, device, memory
         self._head_start = head_start
         self._sleep_after, self._end_after = sleep_after, end_after
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -361,6 +362,7 @@ class LiveRunner:
             last=self._past.last,
             changes=self._changes,
             replayed=self.replayed,
+            memory=None if lanes.config.dry else self._memory(),
         )
 
     def _shown_state(self) -> str:

@@ -22,6 +22,8 @@ ROW_FLOOR = 16
 class CpuDecoder:
     """Reads and writes one lane's store in place. Buffers are reused from step to step."""
 
+    way = "CPU kernels, in place"
+
     def __init__(self, model: ServingModel, store: KVStore, table: AddressTable) -> None:
         self.model, self.store, self.table = model, store, table
         shape = model.shape

@@ -1,12 +1,9 @@
 """One pass of the decoder in plain torch, on any device: the reference, and the way on CUDA.
 
-Attention runs sequence by sequence over what `KVStore.read` gives: a view for a contiguous
-region, a gathered copy for a paged one.
+How it reads the cache is `attention`'s choice; `attention.way` says which and why.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import torch
@@ -14,6 +11,9 @@ import torch.nn.functional as F
 
 from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
+from kvviz.model.attention import Attention, Inputs
+from kvviz.model.attention_for import attention_for
+from kvviz.model.graphs import Capture, DecodeGraphs, cuda_capture, graphs_over
 from kvviz.model.rows import Rows
 from kvviz.model.serving import ServingModel
 
@@ -21,17 +21,52 @@ from kvviz.model.serving import ServingModel
 class TorchDecoder:
     """See `decode_cpu.CpuDecoder.logits`; the same in and out."""
 
-    def __init__(self, model: ServingModel, store: KVStore, table: AddressTable) -> None:
+    def __init__(
+        self,
+        model: ServingModel,
+        store: KVStore,
+        table: AddressTable,
+        attention: Attention | None = None,
+    ) -> None:
         self.model, self.store, self.table = model, store, table
+        self.attention = attention or attention_for(model.shape, store, table)
+        self._graphs: DecodeGraphs | None = None
+        if store.device.type == "cuda":
+            self.capture_with(cuda_capture)
+
+    def capture_with(self, capture: Capture) -> None:
+        """Serve decode steps from captured ones, where the attention reads in place."""
+        longest = self.model.shape.max_position_embeddings
+        self._graphs = graphs_over(self.run, self.attention, self.store.device, longest, capture)
+
+    @property
+    def way(self) -> str:
+        """How the cache is read, for the page and the JSON."""
+        graphs = f"; {self._graphs.state}" if self._graphs else ""
+        return self.attention.way.text + graphs
 
     def logits(self, rows: Rows) -> np.ndarray:
+        return self.on_device(rows).float().cpu().numpy()
+
+    def on_device(self, rows: Rows) -> torch.Tensor:
+        """The logits where they were computed, to be used before the next call."""
+        rows = self.attention.ordered(rows)
+        found = self._graphs.logits(rows) if self._graphs else None
+        return self.run(self.inputs(rows)) if found is None else found
+
+    def inputs(self, rows: Rows) -> Inputs:
+        """An ordered batch on the device."""
+        put = (
+            torch.from_numpy(np.asarray(column, np.int64)).to(self.model.device)
+            for column in (rows.tokens, rows.positions, rows.slots, rows.last)
+        )
+        return Inputs(*put, self.attention.reads(rows))
+
+    def run(self, batch: Inputs) -> torch.Tensor:
+        """Write K and V of all rows; logits [tokens drawn, vocab] on the device."""
         model, shape = self.model, self.model.shape
-        device = model.device
-        positions = torch.from_numpy(rows.positions).to(device)
-        slots = torch.from_numpy(np.asarray(rows.slots, np.int64)).to(device)
-        x = model.embed[torch.from_numpy(np.asarray(rows.tokens, np.int64)).to(device)]
-        cos, sin = model.cos[positions, None], model.sin[positions, None]
-        parts = self._sequences(rows)
+        x = model.embed[batch.tokens]
+        cos, sin = model.cos[batch.positions, None], model.sin[batch.positions, None]
         heads, kv_heads, d = (shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
         for index, layer in enumerate(model.layers):
             qkv = self._norm(x, layer.norm_attention) @ layer.qkv
@@ -40,58 +75,15 @@ class TorchDecoder:
             q, k, v = qkv.view(len(x), -1, d).split((heads, kv_heads, kv_heads), dim=1)
             if shape.qk_norm:
                 q, k = self._norm(q, layer.norm_q), self._norm(k, layer.norm_k)
-            self.store.write(index, slots, rotate(k, cos, sin), v)
-            attended = self._attend(index, rotate(q, cos, sin), parts)
+            self.store.write(index, batch.slots, rotate(k, cos, sin), v)
+            attended = self.attention(index, rotate(q, cos, sin), batch.reads)
             x = x + attended.reshape(len(x), heads * d) @ layer.out
             gate, up = (self._norm(x, layer.norm_mlp) @ layer.gate_up).chunk(2, dim=-1)
             x = x + (F.silu(gate) * up) @ layer.down
-        last = x[torch.from_numpy(rows.last).to(device)]
-        return (self._norm(last, model.norm) @ model.unembed).float().cpu().numpy()
+        return self._norm(x[batch.last], model.norm) @ model.unembed
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.model.shape.rms_norm_eps)
-
-    def _sequences(self, rows: Rows) -> list[tuple[slice, int, slice | torch.Tensor]]:
-        """(rows of the batch, tokens in the cache, their slots) for each sequence."""
-        cuts = np.flatnonzero(np.diff(rows.requests)) + 1
-        bounds = [0, *cuts.tolist(), len(rows.requests)]
-        parts = []
-        for begin, end in itertools.pairwise(bounds):
-            length = int(rows.positions[end - 1]) + 1
-            starts = self.table.array[rows.lines[begin]]
-            if length <= self.table.piece:
-                where: slice | torch.Tensor = slice(int(starts[0]), int(starts[0]) + length)
-            else:
-                at = np.arange(length)
-                index = starts[at // self.table.piece].astype(np.int64) + at % self.table.piece
-                where = torch.from_numpy(index).to(self.model.device)
-            parts.append((slice(begin, end), length, where))
-        return parts
-
-    def _attend(
-        self, layer: int, q: torch.Tensor, parts: list[tuple[slice, int, slice | torch.Tensor]]
-    ) -> torch.Tensor:
-        out = torch.empty_like(q)
-        for rows, length, where in parts:
-            k, v = (t.transpose(0, 1) for t in self.store.read(layer, where))
-            count = rows.stop - rows.start
-            mask = None
-            window = self.model.shape.sliding_window
-            if count > 1 or 0 < window < length:
-                # Row i of a chunk sees the tokens up to its own position, or the last of them
-                seen = torch.arange(length, device=q.device)[None, :]
-                mine = torch.arange(length - count, length, device=q.device)[:, None]
-                mask = seen <= mine
-                if window:
-                    mask &= seen > mine - window
-            out[rows] = F.scaled_dot_product_attention(
-                q[rows].transpose(0, 1)[None],
-                k[None].to(q.dtype),
-                v[None].to(q.dtype),
-                attn_mask=mask,
-                enable_gqa=True,
-            )[0].transpose(0, 1)
-        return out
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -7,13 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from kvviz.caches.budget import MiB
 from kvviz.caches.layout import Journal, Layout
 from kvviz.caches.store import POISONED, KVStore, tags
 from kvviz.engine.forward import Chunk
 from kvviz.model import kernels
 from kvviz.model.decode_cpu import CpuDecoder
 from kvviz.model.decode_torch import TorchDecoder, rotate
-from kvviz.model.rows import flatten
+from kvviz.model.device import told
+from kvviz.model.draw import draw
+from kvviz.model.rows import Rows, flatten
 from kvviz.model.serving import ServingModel
 from kvviz.records import Request, SwappedIn
 
@@ -43,15 +46,32 @@ class ModelForward:
         self.end_tokens = model.tokenizer.end_tokens
         self._banned = np.array(sorted(self.end_tokens) if bans_end else [], np.int64)
         self._token_type = np.uint16 if model.shape.vocab_size <= 1 << 16 else np.uint32
-        decoder = TorchDecoder if plain or model.device.type == "cuda" else CpuDecoder
+        self._on_device = plain or model.device.type == "cuda"
+        decoder = TorchDecoder if self._on_device else CpuDecoder
         self._decoder = decoder(model, store, layout.table)
         self.resident_bytes: int | None = None
         self._known: dict[int, np.ndarray] = {}
         self._generated: dict[int, int] = {}
         self._prompt_len: dict[int, int] = {}
 
+    @property
+    def attention(self) -> str:
+        """How the cache is read; empty once it is closed."""
+        return self._decoder.way if self._decoder else ""
+
     @torch.inference_mode()
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
+        """See `engine.forward.Forward`. Raises CapacityError when a step does not fit the device
+        beside the pools."""
+        tokens = sum(chunk.count for chunk in batch)
+        with told(
+            self.store.device,
+            f"a step of {tokens:,} tokens beside a pool of {self.store.nbytes / MiB:,.0f} MiB",
+            "Choose fewer slots (memory.slots, memory.share) or a smaller engine.token_budget.",
+        ):
+            return self._step(batch, journal)
+
+    def _step(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         self.store.apply(journal)
         for entry in journal:
             if isinstance(entry, SwappedIn):
@@ -63,18 +83,8 @@ class ModelForward:
             if chunk.request.id not in self._known:
                 self._open(chunk.request)
         rows = flatten(batch, self.layout.table, self._known)
-        logits = self._decoder.logits(rows)
+        tokens = self._draw(rows)
         self.store.tag(rows.slots, rows.requests, rows.positions)
-        tokens = np.empty(len(rows.last), np.int64)
-        kernels.sample(
-            logits,
-            self._temperature,
-            self._seed,
-            rows.drawn,
-            rows.positions[rows.last],
-            self._banned,
-            tokens,
-        )
         for chunk in batch:
             for index in range(1, chunk.samples):
                 self._open(chunk.request.sibling(index))
@@ -86,6 +96,15 @@ class ModelForward:
         ):
             self._known[request][at + 1] = token
             self._generated[request] = at + 2 - self._prompt_len[request]
+        return tokens
+
+    def _draw(self, rows: Rows) -> np.ndarray:
+        """Write K and V of the batch, and draw a token for each of its last rows."""
+        how = (self._temperature, self._seed, rows.drawn, rows.positions[rows.last], self._banned)
+        if self._on_device:
+            return draw(self._decoder.on_device(rows), *how)
+        tokens = np.empty(len(rows.last), np.int64)
+        kernels.sample(self._decoder.logits(rows), *how, tokens)
         return tokens
 
     @property

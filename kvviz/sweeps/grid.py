@@ -14,7 +14,8 @@ from kvviz.sweeps.cell import Cell
 
 MAX_CELLS = 10_000
 MAX_STEPS = 1_000_000
-FIXED = ("seed", "dry", "preset", "model", "lanes")  # these have a place of their own
+# These have a place of their own; and a cell, which is dry, has no device to have a share of
+FIXED = ("seed", "dry", "preset", "model", "lanes", "memory.share")
 
 
 @dataclass(frozen=True)
@@ -137,4 +138,6 @@ def _check_axis(path: str, values: tuple[Any, ...]) -> None:
 
 
 def _no_axis(path: str) -> str:
+    if path == "memory.share":
+        return f"{path} can't be an axis: a sweep is dry and has no device. Take memory.slots."
     return f"{path} can't be an axis: lanes, seeds and preset are chosen for the whole sweep."

@@ -129,6 +129,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "stamp": stamp(published),
         "numbers": None,
         "said": {},
+        "snapshots_memory": published.memory is not None,
         "past": {
             "looking": published.looking,
             "first": published.first,
@@ -290,7 +291,7 @@ def _status(published: Published) -> list[dict[str, str]]:
         return []
     rows = [_kind(published)]
     if published.device:
-        rows.append(_chip(published.device, "plain", "where the pools are"))
+        rows += _device(published)
     if published.compared:
         rows.append(
             _chip(
@@ -315,6 +316,31 @@ def _status(published: Published) -> list[dict[str, str]]:
         )
     rows += _scaling(published)
     return rows
+
+
+def _device(published: Published) -> list[dict[str, str]]:
+    """Where the pools are, how they are read, and what a GPU says of its own memory."""
+    ways = {name: lane.attention for name, lane in published.lanes.items() if lane.attention}
+    read = "".join(f"; {name}: {way}" for name, way in ways.items())
+    rows = [_chip(published.device, "plain", f"where the pools are{read}")]
+    if (memory := published.memory) is None:
+        return rows
+    gib = {name: f"{count / 2**30:,.1f} GiB" for name, count in memory._asdict().items()}
+    pools = sum(v.snapshot.capacity * v.snapshot.slot_bytes for v in published.lanes.values())
+    rows.append(
+        _chip(
+            f"{gib['allocated_bytes']} allocated, {gib['reserved_bytes']} reserved, "
+            f"{gib['free_bytes']} free",
+            "plain",
+            f"what torch and the GPU say of its {gib['total_bytes']}; the pools of this run are "
+            f"{pools / 2**30:,.1f} GiB of what is allocated",
+        )
+    )
+    return rows + [
+        _chip(f"{name}: not in place", "warn", way)
+        for name, way in ways.items()
+        if way.startswith("gathered")
+    ]
 
 
 def _kind(published: Published) -> dict[str, str]:

@@ -15,12 +15,14 @@ export class EventLog {
         <label>request <input type="number" min="0" data-kv="log-request"></label>
         <span class="kv-quiet" data-kv="log-count"></span>
         <span class="kv-files">download ${["csv", "jsonl", "parquet"].map((kind) =>
-          `<a download href="${view.base}kvviz/events/${view.token}.${kind}">${kind}</a>`).join(" ")}</span></div>
+          `<a download href="${view.base}kvviz/events/${view.token}.${kind}">${kind}</a>`).join(" ")}
+          <a download hidden data-kv="log-memory" href="${view.base}kvviz/memory/${view.token}.pickle"
+            title="torch's own record, for pytorch.org/memory_viz">memory snapshot</a></span></div>
       <div class="kv-rows"><table><thead><tr>${HEAD.map((h) => `<th scope="col">${h}</th>`).join("")}</tr></thead>
         <tbody data-kv="log-rows"></tbody></table></div></details>`;
     const find = (name) => node.querySelector(`[data-kv="log-${name}"]`);
-    [this.kind, this.verdict, this.request, this.count, this.rows] =
-      ["kind", "verdict", "request", "count", "rows"].map(find);
+    [this.kind, this.verdict, this.request, this.count, this.rows, this.memory] =
+      ["kind", "verdict", "request", "count", "rows", "memory"].map(find);
     this.details = node.querySelector("details");
     this.details.addEventListener("toggle", () => this.ask());
     for (const control of [this.kind, this.verdict, this.request]) control.onchange = () => this.ask();
@@ -32,6 +34,7 @@ export class EventLog {
   }
 
   show(frame) {
+    this.memory.hidden = !frame.snapshots_memory;
     if (!frame.log || !this.details.open) return;
     const { rows, total, first } = frame.log;
     const n = (value) => value.toLocaleString("en");

@@ -88,6 +88,7 @@ def routes() -> list[BaseRoute]:
         Route("/kvviz/events/{token}.{kind}", download),
         Route("/kvviz/keep/{token}", keep_run, methods=["POST"]),
         Route("/kvviz/kept/{name}.kvviz", kept_file),
+        Route("/kvviz/memory/{token}.pickle", snapshot),
         Route("/kvviz/status", status),
     ]
 
@@ -176,6 +177,21 @@ async def kept_file(request: Request) -> Response:
         kept.data,
         media_type="application/octet-stream",
         headers={"Content-Disposition": f'attachment; filename="{kept.name}{SUFFIX}"'},
+    )
+
+
+async def snapshot(request: Request) -> Response:
+    """Torch's memory snapshot of the GPU, for pytorch.org/memory_viz."""
+    if hub().by_token(request.path_params["token"]) is None:
+        return Response("no such file", status_code=404, media_type="text/plain")
+    try:
+        body = await asyncio.to_thread(hub().memory_snapshot)
+    except KvvizError as error:
+        return Response(str(error), status_code=404, media_type="text/plain")
+    return Response(
+        body,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": 'attachment; filename="kvviz-memory.pickle"'},
     )
 
 

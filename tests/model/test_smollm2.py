@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +145,38 @@ def test_a_damaged_cache_is_made_anew(source: Path, name: str, damage: str) -> N
     else:
         wrong = bytes([before[middle] ^ 1]) + before[middle + 1 :] if damage == "flipped" else b""
         path.write_bytes(before[:middle] + wrong)
+    folder_of("smollm2")
+    assert path.read_bytes() == before
+
+
+def aged(folder: Path) -> None:
+    """As if it had been written longer ago than a tick of the clock, and looked at since."""
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))
+    time.sleep(1.2 * smollm2._CLOCK_TICK)
+    assert smollm2.checkpoint() == folder
+
+
+def test_an_unchanged_cache_is_not_summed_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """540 MB are read at each start."""
+    folder = folder_of("smollm2")
+    aged(folder)
+    monkeypatch.setattr(smollm2, "_mark", None)
+    assert folder_of("smollm2") == folder
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "seal.json"])
+def test_damage_after_the_check_is_seen(source: Path, name: str) -> None:
+    """Same size, and the time of writing put back: the system's own time still tells."""
+    folder = folder_of("smollm2")
+    aged(folder)
+    path = folder / name
+    before = path.read_bytes()
+    at = before.index(b"[") if name == "seal.json" else len(before) // 2
+    path.write_bytes(before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :])
+    os.utime(path, (1, 1))
     folder_of("smollm2")
     assert path.read_bytes() == before
 

@@ -137,6 +137,7 @@ def test_axes_are_read_in_the_type_of_their_setting():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
+        ("memory.share=0.1,0.2", "a sweep is dry and has no device. Take memory.slots"),
         ("paged.block_size", "is no axis"),
         ("paged.block_size=", "is no axis"),
         ("paged.block_size=0", "1 to 256"),

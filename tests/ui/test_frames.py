@@ -27,7 +27,7 @@ NUMBER = {
 }  # fmt: skip
 KEYS = {
     "version", "step", "state", "message", "theme", "verdict", "lanes", "status", "legend",
-    "stamp", "figures", "hover", "numbers", "past", "said",
+    "stamp", "figures", "hover", "numbers", "past", "said", "snapshots_memory",
 }  # fmt: skip
 LEGEND = {
     "written", "reserved", "internal", "external", "usable", "hole", "stuck", "alarm",

@@ -348,6 +348,17 @@ def test_events_are_downloaded(client, runner, kind):
     assert client.get(f"/kvviz/events/nobody.{kind}").status_code == 404
 
 
+def test_memory_snapshots_are_downloaded(client, runner, hub, monkeypatch):
+    """The link leads to a stack trace, or gives the snapshot to anybody."""
+    before = client.get(f"/kvviz/memory/{runner.token}.pickle")
+    assert (before.status_code, before.text[:27]) == (404, "No model is loaded yet. Wai")
+    monkeypatch.setattr(hub, "memory_snapshot", lambda: b"pickled")
+    answer = client.get(f"/kvviz/memory/{runner.token}.pickle")
+    assert (answer.status_code, answer.content) == (200, b"pickled")
+    assert "kvviz-memory.pickle" in answer.headers["content-disposition"]
+    assert client.get("/kvviz/memory/nobody.pickle").status_code == 404
+
+
 def test_a_hidden_page_gets_no_frames(client, runner):
     """Background tabs would cost as much as open ones."""
     with connect(client, runner) as socket:
