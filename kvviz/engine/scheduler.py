@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 
 import numpy as np
 
@@ -39,6 +40,8 @@ class Scheduler:
         self.head: Verdict | None = None
         self.ledger = Ledger()
         self.host = HostSwap(config.swap_slots, layout.grain)
+        # The oldest running, who wrote one token each in one call, and their lines of the table
+        self._decoding: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
 
     def submit(self, request: Request, step: int) -> None:
         """A request arrives; a full queue turns it away."""
@@ -75,10 +78,11 @@ class Scheduler:
     ) -> tuple[list[Row], int]:
         """Part 1: (rows, what is left of the token budget). `wrote` is told each row at once."""
         budget = self.config.token_budget
-        if wrote is None and self._decode_all(budget):
-            return [(s, 1) for s in self.running], budget - len(self.running)
         rows: list[Row] = []
-        for sequence in list(self.running):
+        if wrote is None:
+            rows = [(s, 1) for s in self._decode_oldest(budget)]
+            budget -= len(rows)
+        for sequence in self.running[len(rows) :]:
             if budget <= 0:
                 break
             if sequence.admitted < 0:  # gave way to another in this very step
@@ -148,16 +152,26 @@ class Scheduler:
     def _has_turn(self) -> bool:
         return len(self.running) < self.config.max_running
 
-    def _decode_all(self, budget: int) -> bool:
-        """One token for each running sequence, in one call, where the layout can do that and
-        nobody has to give way."""
+    def _decode_oldest(self, budget: int) -> list[Sequence]:
+        """One token for each running sequence up to the first that still computes its prompt, in
+        one call: those that got one. Nobody, where the layout cannot do that or room is short."""
         append_each = getattr(self.layout, "append_each", None)
-        if append_each is None or not 0 < len(self.running) <= budget:
-            return False
-        if any(s.pending != 1 for s in self.running):
-            return False
-        row = self.layout.table.row
-        return append_each(np.array([row(s.request.id) for s in self.running], np.int64))
+        if append_each is None:
+            return []
+        oldest, lines = self._decoding
+        known = len(oldest)
+        if self.running[:known] != oldest:
+            oldest, lines, known = [], lines[:0], 0
+        self._decoding = [], lines[:0]
+        more = list(takewhile(lambda s: s.pending == 1, self.running[known:]))
+        if more:
+            row = self.layout.table.row
+            oldest = oldest + more
+            lines = np.append(lines, [row(s.request.id) for s in more])
+        if not 0 < len(oldest) <= budget or not append_each(lines):
+            return []
+        self._decoding = oldest, lines
+        return oldest
 
     def _append(self, sequence: Sequence, count: int) -> bool:
         """Make room for `count` tokens, by preempting others if need be."""

@@ -42,6 +42,7 @@ class Past:
         self.hues = HueBook()
         self.histories = {name: History(budget_bytes) for name in names}
         self._facts: deque[_Facts] = deque()
+        self._entered: tuple[list[int], list[int]] = [], []
 
     @property
     def first(self) -> int:
@@ -71,8 +72,13 @@ class Past:
         """A step that is not kept: only the colours follow it. Before the first step that is."""
         assert self.last < 0, "a step cannot be left out once others are kept"
         engines = list(lanes.engines.values())
-        shown = {s.request.id for e in engines for s in e.scheduler.running}
-        shown |= {e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting}
+        heads = [e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting]
+        # Who is new in a lane was admitted, or heads its queue
+        entered = ([e.scheduler.ledger.admitted for e in engines], heads)
+        if entered == self._entered:
+            return
+        self._entered = entered
+        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(heads)
         self.hues.follow(shown, engines[0].layout.columns)
 
     def shots(self, step: int) -> dict[str, Snapshot]:
