@@ -220,17 +220,18 @@ class Engine:
         self.layout.take_journal()
         self.passes += bool(rows)
         for sequence, count in rows:
-            sequence.written += count
-            if sequence.written < sequence.tokens:
+            written = sequence.written = sequence.written + count
+            if written < sequence.tokens:
                 continue
-            if sequence.forks:
+            request = sequence.request
+            if request.samples > 1 and sequence.forks:
                 for each in (sequence, *self.scheduler.fork(sequence)):
                     self._take_token(each, 0)
                 continue
             sequence.tokens += 1
-            sequence.generated += 1
+            generated = sequence.generated = sequence.generated + 1
             self.generated += 1
-            if sequence.generated >= sequence.request.output_len:
+            if generated >= request.output_len:
                 self._finish(sequence)
 
     def _take_token(self, sequence: Sequence, token: int) -> None:

@@ -117,6 +117,13 @@ class History:
         self._decoded = group, step - group.first, state
         return _snapshot(state, kinds)
 
+    def prepend(self, earlier: History) -> None:
+        """Take the steps of another history, which end where these begin. It is spent by that."""
+        assert earlier.last == self.first - 1, f"steps to {earlier.last} before {self.first}"
+        self._groups.extendleft(reversed(earlier._groups))
+        self.nbytes += earlier.nbytes
+        self._shrink()
+
     def _begins_group(self) -> bool:
         if not self._groups:
             return True

@@ -27,6 +27,7 @@ from kvviz.engine.victims import CHOICES
 from kvviz.records import ADMITTED, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
 
 Row = tuple[Sequence, int]
+_NOBODY: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
 
 
 class Scheduler:
@@ -41,7 +42,8 @@ class Scheduler:
         self.ledger = Ledger()
         self.host = HostSwap(config.swap_slots, layout.grain)
         # The oldest running, who wrote one token each in one call, and their lines of the table
-        self._decoding: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
+        self._decoding: tuple[list[Sequence], np.ndarray] = _NOBODY
+        self._judged = False  # all who wait have had their first verdict
 
     def submit(self, request: Request, step: int) -> None:
         """A request arrives; a full queue turns it away."""
@@ -54,6 +56,7 @@ class Scheduler:
             self._drop(sequence, "the queue is full")
             return
         self.waiting.append(sequence)
+        self._judged = False
 
     def schedule(self, step: int) -> list[Row]:
         """(sequence, tokens to write) for this step; layouts and queue are updated."""
@@ -77,7 +80,7 @@ class Scheduler:
         self, wrote: Callable[[Sequence, int], None] | None = None
     ) -> tuple[list[Row], int]:
         """Part 1: (rows, what is left of the token budget). `wrote` is told each row at once."""
-        budget = self.config.token_budget
+        budget, preempted = self.config.token_budget, self.ledger.preempted
         rows: list[Row] = []
         if wrote is None:
             rows = [(s, 1) for s in self._decode_oldest(budget)]
@@ -93,7 +96,9 @@ class Scheduler:
                 budget -= count
                 if wrote:
                     wrote(sequence, count)
-        return [row for row in rows if row[0].admitted >= 0], budget
+        if self.ledger.preempted != preempted:
+            rows = [row for row in rows if row[0].admitted >= 0]
+        return rows, budget
 
     def admit(self, budget: int) -> list[Row]:
         """Part 2: rows of the sequences that start now."""
@@ -138,6 +143,7 @@ class Scheduler:
             else:
                 waiting.append(child)
         self.waiting.extendleft(reversed(waiting))
+        self._judged = False
         return started
 
     def finish(self, sequence: Sequence) -> None:
@@ -161,13 +167,13 @@ class Scheduler:
         oldest, lines = self._decoding
         known = len(oldest)
         if self.running[:known] != oldest:
-            oldest, lines, known = [], lines[:0], 0
-        self._decoding = [], lines[:0]
+            (oldest, lines), known = _NOBODY, 0
+        self._decoding = _NOBODY
         more = list(takewhile(lambda s: s.pending == 1, self.running[known:]))
         if more:
             row = self.layout.table.row
             oldest = oldest + more
-            lines = np.append(lines, [row(s.request.id) for s in more])
+            lines = np.array([*lines.tolist(), *(row(s.request.id) for s in more)], np.int64)
         if not 0 < len(oldest) <= budget or not append_each(lines):
             return []
         self._decoding = oldest, lines
@@ -197,6 +203,7 @@ class Scheduler:
         victim.written, victim.admitted = 0, -1
         victim.preemptions += 1
         self.waiting.appendleft(victim)
+        self._judged = False
 
     def _swap_out(self, victim: Sequence) -> bool:
         """Copy what is written to host memory; False: by policy, or there is no room."""
@@ -274,6 +281,9 @@ class Scheduler:
 
     def _judge_queue(self) -> None:
         """First verdicts for those behind a head that memory refused."""
+        if self._judged:
+            return
+        self._judged = True
         for sequence in [s for s in self.waiting if not s.first_refusal]:
             verdict = self._standing(sequence)
             self._refuse(sequence, verdict)

@@ -68,6 +68,17 @@ class Past:
             self._facts.popleft()
         return shots
 
+    def prepend(self, earlier: Past) -> None:
+        """Take the steps of another past of the same run, which end where these begin; the
+        colours stay this one's."""
+        if earlier.last != self.first - 1:
+            return  # the oldest of these were dropped since: the others would be, too
+        for name, history in self.histories.items():
+            history.prepend(earlier.histories[name])
+        self._facts.extendleft(reversed(earlier._facts))
+        while len(self._facts) > self.last - self.first + 1:
+            self._facts.popleft()
+
     def pass_by(self, lanes: Lanes) -> None:
         """A step that is not kept: only the colours follow it. Before the first step that is."""
         assert self.last < 0, "a step cannot be left out once others are kept"

@@ -120,9 +120,7 @@ class Viewer:
         look = newest.step if self.look is None else self.look
         try:
             if seek is not None:
-                look = self.look = await self._answer(
-                    self.runner.ask(lambda lanes, past, _: past.refusal(lanes, look, seek))
-                )
+                look = self.look = await self._answer(self.runner.refusal(look, seek))
             return await self._answer(self.runner.past(look))
         except (KvvizError, TimeoutError, ValueError):
             self.look = None
@@ -152,7 +150,7 @@ class Viewer:
                     self.runner.ask(lambda lanes, past, _: past.sample(RUN_COLUMNS, run))
                 )
                 found.append(lambda theme, by: {"run": whole_run(sample, theme, by)})
-                self._whole = (run, published.last, *look)
+                self._whole = (run, (published.first, published.last), *look)
         except (KvvizError, TimeoutError, KeyError, ValueError):
             pass
         if run is None:
@@ -164,7 +162,7 @@ class Viewer:
         if not self._whole or self._whole[0] != wish[0] or self._whole[2:] != wish[1:]:
             return True
         stands = published.state != "running" or published.looking
-        return stands and self._whole[1] != published.last
+        return stands and self._whole[1] != (published.first, published.last)
 
     async def _answer(self, future: Any) -> Any:
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
