@@ -20,7 +20,7 @@ from kvviz.engine.deltas import Table, edit, patch, same
 from kvviz.records import Columns, Counters, Snapshot, Verdict
 
 BUDGET_BYTES = 48 << 20  # a lane
-KEYFRAME_STEPS = 32
+KEYFRAME_STEPS = 16
 _OVERHEAD = 48  # of a bytes object and its place in a list
 _COUNTERS = tuple(f.name for f in fields(Counters))
 _SEQ = ("seq_id", "seq_used", "seq_life", "seq_held", "seq_prompt", "seq_since")

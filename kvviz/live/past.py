@@ -162,7 +162,7 @@ def _view(engine: Engine, shot: Snapshot, facts: _Lane, end: int) -> LaneView:
         shot,
         engine.recorder.series(WINDOW, before=end),
         events_between(engine, "refuse", shot.step - WINDOW, shot.step),
-        events_between(engine, "move", shot.step - WINDOW, shot.step),
+        events_between(engine, "move", shot.step - WINDOW, end),
         *facts,
         later=events_between(engine, "refuse", shot.step, end),
     )

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kvviz.caches.layouts import LANES, lane_config
 from kvviz.config import RunConfig
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
-from kvviz.records import HOLE, Columns, Snapshot
+from kvviz.records import HOLE, Columns, Event, Snapshot
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
@@ -113,7 +114,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "lanes": {
             name: {
                 "colour": theme.lanes[name],
-                "what": _what(name, published),
+                "what": _what(name, published.config),
                 "key": memory_map.legend(lane.snapshot),
                 "alt": memory_map.map_alt(lane.snapshot, name),
                 "figures": [vars(n) for n in _numbers(lane, None, (HEADLINE,))],
@@ -197,11 +198,11 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     return {
         "time": capacity.over_time(
             {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
-            {n: (*v.refusals, *v.later) for n, v in lanes.items()},
+            {n: _in_window(v, (*v.later, *v.refusals)) for n, v in lanes.items()},
             theme,
             window=WINDOW,
             capacity=memory.slots,
-            moves={n: v.moves for n, v in lanes.items()},
+            moves={n: _in_window(v, v.moves) for n, v in lanes.items()},
             cursor=published.step - 1 if published.looking else None,
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
@@ -209,6 +210,12 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
         "unusable": unusable(snapshots, theme, largest=memory.context, ask=ask),
         "bytes": breakdown.breakdown(snapshots, theme, ask=ask or 1),
     }
+
+
+def _in_window(lane: LaneView, events: tuple[Event, ...]) -> list[Event]:
+    """Those on the curves over time: with the step that is looked at only the cursor moves."""
+    first = int(lane.series.step[0]) if len(lane.series.step) else 0
+    return [event for event in events if event.step >= first]
 
 
 def hover(lane: LaneView) -> dict[str, Any]:
@@ -263,7 +270,7 @@ def stamp(published: Published) -> str:
     return (
         f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
-        + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
+        + "".join(f"{name}: {_what(name, published.config)} | " for name in c.lane_names)
         + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | "
         + f"stream {published.stream_hash}{_disturbed(published)}"
     )
@@ -352,10 +359,10 @@ def _chip(label: str, tone: str, help: str) -> dict[str, str]:
     return {"label": label, "tone": tone, "help": help}
 
 
-def _what(name: str, published: Published) -> str:
+@lru_cache(maxsize=64)
+def _what(name: str, config: RunConfig) -> str:
     """The lane's settings in a few words."""
-    c = lane_config(name, published.config)
-    return WORDS[LANES[name].layout](c)
+    return WORDS[LANES[name].layout](lane_config(name, config))
 
 
 def _contiguous(c: RunConfig) -> str:

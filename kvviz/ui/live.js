@@ -6,8 +6,8 @@
    moves on), and a hover label that react clears is shown again. */
 
 // The parts are files of their own; they carry the version that this file was asked for with.
-const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }, { Moments }] =
-  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js", "moments.js"].map(part));
+const [{ Scrubber }, { Inspector }, { EventLog }, { Link, linked }, { Moments }, drawing] =
+  await Promise.all(["scrub.js", "inspector.js", "log.js", "link.js", "moments.js", "redraw.js"].map(part));
 
 function part(name) { return import(`./${name}${new URL(import.meta.url).search}`); }
 
@@ -59,6 +59,7 @@ class View {
     this.version = data.version;
     this.lanes = data.lanes;
     this.plots = {};
+    this.pending = new drawing.Pending();
     this.hover = {};
     this.tries = 0;
     this.probe = { frames: 0, bytes: 0, step: 0, state: "", ms: [], maps: 0, charts: 0 };
@@ -256,11 +257,15 @@ class View {
     put(this.find("spoken"), text);
   }
 
+  /* Of a past that is being scrubbed through only what is asked for last is drawn whole. */
   async draw(frame) {
-    for (const [name, figure] of Object.entries(frame.figures)) {
-      const map = name.startsWith("map-");
-      if (!map || !frame.past.looking) await nextPaint();
-      const node = this.find(name);
+    const { looking } = frame.past;
+    for (const name of this.pending.take(frame)) {
+      const map = drawing.isMap(name);
+      if (!looking) await nextPaint();
+      else if (!map) await drawing.breath();
+      if (looking && !map && this.scrubber.passed(frame)) return;
+      const node = this.find(name), figure = this.pending.draw(name);
       if (!node || this.closed) continue;
       if (node.kvHeld) { node.kvWaiting = figure; continue; }
       await this.react(name, node, figure);
@@ -278,7 +283,7 @@ class View {
         Object.assign(figure.layout[axis], { range: node.kvZoom[i], autorange: false });
       });
     }
-    await this.plotly.react(node, figure.data, figure.layout, {
+    await drawing.redraw(this.plotly, node, figure, {
       displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
       modeBarButtons: [[...BUTTONS, this.camera(name)]],
       doubleClick: "reset",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ class Viewer:
         self.runner = runner
         self.builder = FrameBuilder()
         self.ready = asyncio.Event()
+        self.told = asyncio.Event()  # an order came since the last pause
         self.visible = True
         self.look: int | None = None
         self._seek: bool | None = None
@@ -74,8 +76,15 @@ class Viewer:
         build = partial(self.builder.build, published, more, figures, light=light)
         return await asyncio.to_thread(build)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until an order comes."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.told.wait(), seconds)
+        self.told.clear()
+
     def obey(self, words: dict[str, Any]) -> None:
         """An order from the browser. Unknown ones are ignored."""
+        self.told.set()
         if words.get("ready"):
             self.ready.set()
         theme, colour = words.get("theme"), words.get("colour")

@@ -111,18 +111,18 @@ def picture(
     padded = np.full(total, _REST, np.uint8)
     padded[: len(codes)] = codes
     s = grid.scale
-    pixels = padded.reshape(grid.rows, grid.columns).repeat(s, 0).repeat(s, 1)
+    pixels = padded.reshape(grid.rows, grid.columns).repeat(s, 1).repeat(s, 0)
     shared = pixels >= _SHARED
     if shared.any():
         np.subtract(pixels, _SHARED, out=pixels, where=shared)
         np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
-    reserved = (pixels >= _FIRST) & (pixels % 2 == 1)
+    reserved = (pixels >= _FIRST) & (pixels & 1).view(bool)
     np.copyto(pixels, _HOLE, where=reserved & _hatch(grid.rows * s, grid.columns * s))
     if s > 1 and _lines_are_clear(snapshot, grid):
         marks = np.zeros(total, bool)
         marks[starts] = True
         line = pixels.reshape(grid.rows, s, grid.columns, s)[..., : -(-s // 4)]
-        line[np.broadcast_to(marks.reshape(grid.rows, 1, grid.columns, 1), line.shape)] = _LINE
+        np.copyto(line, _LINE, where=marks.reshape(grid.rows, 1, grid.columns, 1))
     return png(pixels, palette(theme, colour_by))
 
 
@@ -208,7 +208,7 @@ def png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
     image.putpalette([part for colour in colours for part in colour])
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=4)
+    image.save(out, "PNG", compress_level=3)
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
