@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -244,7 +245,7 @@ class Snapshot:
     dropped_id: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     extras: Mapping[str, float] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def free(self) -> int:
         columns = self.columns
         return int(columns.size[columns.owner == HOLE].sum())

@@ -34,6 +34,7 @@ from kvviz.workloads.lengths import load_mix
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
 _MERGED_ABOVE = 4096  # rows
+_HOVER_MOST = 1 << 16  # rows
 _WAITING = 12  # of the queue, named on the page
 
 
@@ -77,9 +78,9 @@ class FrameBuilder:
             frame["numbers"] = tables(published)
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
-            name: hover(lane)
+            name: found
             for name, lane in published.lanes.items()
-            if with_charts or _rows(lane) <= _HOVER_ROWS
+            if (with_charts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
         }
         text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
         return zlib.compress(text.encode(), 1)
@@ -218,10 +219,13 @@ def _in_window(lane: LaneView, events: tuple[Event, ...]) -> list[Event]:
     return [event for event in events if event.step >= first]
 
 
-def hover(lane: LaneView) -> dict[str, Any]:
-    """Columns for the pointer: which row lies under a cell, and what its request is."""
+def hover(lane: LaneView) -> dict[str, Any] | None:
+    """Columns for the pointer: which row lies under a cell, and what its request is. None where
+    they would be megabytes."""
     s = lane.snapshot
     c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
+    if len(c.start) > _HOVER_MOST:
+        return None
     place = memory_map.ghost_place(s, s.head)
     return {
         "ghost": [int(s.waiting_id[0]), *place] if place else None,
