@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -247,7 +248,7 @@ class Snapshot:
     extras: Mapping[str, float] = field(default_factory=dict)
     single: bool = False
 
-    @property
+    @cached_property
     def free(self) -> int:
         columns = self.columns
         return int(columns.size[columns.owner == HOLE].sum())

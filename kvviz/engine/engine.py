@@ -68,8 +68,10 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        dry = type(self.forward) is DryForward and not self._parts
-        self._advance(rows, self._skip(rows) if dry else self._run(chunks(rows)))
+        if type(self.forward) is DryForward and not self._parts:
+            self._advance_dry(rows)
+        else:
+            self._advance(rows, self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
         self._pace.append((self.generated, spent))
@@ -201,12 +203,6 @@ class Engine:
         tokens = [self.forward(first, journal), *(self.forward(part, []) for part in others)]
         return np.concatenate(tokens)
 
-    def _skip(self, rows: list[tuple[Sequence, int]]) -> list[int]:
-        """What `_run` would give without a model, and without building a batch for nobody."""
-        self.layout.take_journal()
-        self.passes += bool(rows)
-        return [0] * sum(sequence.request.samples for sequence, _ in rows)
-
     def _advance(self, rows: list[tuple[Sequence, int]], tokens: np.ndarray | list[int]) -> None:
         at = 0
         for sequence, count in rows:
@@ -219,6 +215,25 @@ class Engine:
             for child in forks:
                 nth = (child.request.id - sequence.request.id) // SIBLINGS
                 self._take_token(child, int(tokens[first + nth]))
+
+    def _advance_dry(self, rows: list[tuple[Sequence, int]]) -> None:
+        """`_advance` and `_run` without a model, and without a batch or tokens for nobody."""
+        self.layout.take_journal()
+        self.passes += bool(rows)
+        for sequence, count in rows:
+            written = sequence.written = sequence.written + count
+            if written < sequence.tokens:
+                continue
+            request = sequence.request
+            if request.samples > 1 and sequence.forks:
+                for each in (sequence, *self.scheduler.fork(sequence)):
+                    self._take_token(each, 0)
+                continue
+            sequence.tokens += 1
+            generated = sequence.generated = sequence.generated + 1
+            self.generated += 1
+            if generated >= request.output_len:
+                self._finish(sequence)
 
     def _take_token(self, sequence: Sequence, token: int) -> None:
         sequence.tokens += 1
@@ -247,7 +262,7 @@ class Engine:
                 self.forward.forget(event.request)
         # What several sequences share counts once
         shared = getattr(layout, "shared_slots", 0)
-        written = sum(sequence.written for sequence in s.running) - shared
+        written = sum([sequence.written for sequence in s.running]) - shared
         self.recorder.add(
             (
                 self.step_count,

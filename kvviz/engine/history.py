@@ -20,7 +20,7 @@ from kvviz.engine.deltas import Table, edit, patch, same
 from kvviz.records import Columns, Counters, Snapshot, Verdict
 
 BUDGET_BYTES = 48 << 20  # a lane
-KEYFRAME_STEPS = 32
+KEYFRAME_STEPS = 16
 _OVERHEAD = 48  # of a bytes object and its place in a list
 _COUNTERS = tuple(f.name for f in fields(Counters))
 _SEQ = ("seq_id", "seq_used", "seq_life", "seq_held", "seq_prompt", "seq_since")
@@ -116,6 +116,13 @@ class History:
         assert state is not None
         self._decoded = group, step - group.first, state
         return _snapshot(state, kinds)
+
+    def prepend(self, earlier: History) -> None:
+        """Take the steps of another history, which end where these begin. It is spent by that."""
+        assert earlier.last == self.first - 1, f"steps to {earlier.last} before {self.first}"
+        self._groups.extendleft(reversed(earlier._groups))
+        self.nbytes += earlier.nbytes
+        self._shrink()
 
     def _begins_group(self) -> bool:
         if not self._groups:

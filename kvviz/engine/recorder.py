@@ -9,6 +9,7 @@ import numpy as np
 
 from kvviz.records import Event
 
+_TOGETHER = 64
 FIELDS = ("step", "free", "admissible", "written", "running", "waiting", "generated", "need")
 
 
@@ -36,17 +37,21 @@ class Recorder:
     def __init__(self, steps: int = 16_384, events: int = 16_384) -> None:
         self._rows = np.zeros((steps, len(FIELDS)), np.int64)
         self._count = 0
+        self._fresh: list[tuple[int, ...]] = []  # the newest rows, not in `_rows` yet
         self.events: deque[Event] = deque(maxlen=events)
 
     def add(self, row: tuple[int, ...], events: list[Event]) -> None:
         """`row` in the order of FIELDS."""
-        self._rows[self._count % len(self._rows)] = row
-        self._count += 1
-        self.events.extend(events)
+        self._fresh.append(row)
+        if len(self._fresh) == _TOGETHER:
+            self._put_down()
+        if events:
+            self.events.extend(events)
 
     def series(self, last: int | None = None, before: int | None = None) -> Series:
         """A copy of the newest `last` rows (all that are kept when None), of those of steps
         below `before` if that is given."""
+        self._put_down()
         kept = min(self._count, len(self._rows))
         end = self._count
         if before is not None and kept:
@@ -57,3 +62,13 @@ class Recorder:
         index = np.arange(end - last, end) % len(self._rows)
         rows = self._rows[index]
         return Series(*(np.ascontiguousarray(c) for c in rows.T), dropped=end - last)
+
+    def _put_down(self) -> None:
+        """One row at a time would cost as much as the step itself."""
+        if not self._fresh:
+            return
+        end = self._count + len(self._fresh)
+        fresh = np.array(self._fresh[-len(self._rows) :], np.int64)
+        self._rows[np.arange(end - len(fresh), end) % len(self._rows)] = fresh
+        self._count = end
+        self._fresh.clear()

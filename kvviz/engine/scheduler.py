@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from kvviz.engine.victims import CHOICES
 from kvviz.records import ADMITTED, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
 
 Row = tuple[Sequence, int]
+_NOBODY: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
 
 
 class Scheduler:
@@ -39,6 +41,9 @@ class Scheduler:
         self.head: Verdict | None = None
         self.ledger = Ledger()
         self.host = HostSwap(config.swap_slots, layout.grain)
+        # The oldest running, who wrote one token each in one call, and their lines of the table
+        self._decoding: tuple[list[Sequence], np.ndarray] = _NOBODY
+        self._judged = False  # all who wait have had their first verdict
 
     def submit(self, request: Request, step: int) -> None:
         """A request arrives; a full queue turns it away."""
@@ -51,6 +56,7 @@ class Scheduler:
             self._drop(sequence, "the queue is full")
             return
         self.waiting.append(sequence)
+        self._judged = False
 
     def schedule(self, step: int) -> list[Row]:
         """(sequence, tokens to write) for this step; layouts and queue are updated."""
@@ -74,11 +80,12 @@ class Scheduler:
         self, wrote: Callable[[Sequence, int], None] | None = None
     ) -> tuple[list[Row], int]:
         """Part 1: (rows, what is left of the token budget). `wrote` is told each row at once."""
-        budget = self.config.token_budget
-        if wrote is None and self._decode_all(budget):
-            return [(s, 1) for s in self.running], budget - len(self.running)
+        budget, preempted = self.config.token_budget, self.ledger.preempted
         rows: list[Row] = []
-        for sequence in list(self.running):
+        if wrote is None:
+            rows = [(s, 1) for s in self._decode_oldest(budget)]
+            budget -= len(rows)
+        for sequence in self.running[len(rows) :]:
             if budget <= 0:
                 break
             if sequence.admitted < 0:  # gave way to another in this very step
@@ -89,7 +96,9 @@ class Scheduler:
                 budget -= count
                 if wrote:
                     wrote(sequence, count)
-        return [row for row in rows if row[0].admitted >= 0], budget
+        if self.ledger.preempted != preempted:
+            rows = [row for row in rows if row[0].admitted >= 0]
+        return rows, budget
 
     def admit(self, budget: int) -> list[Row]:
         """Part 2: rows of the sequences that start now."""
@@ -143,6 +152,7 @@ class Scheduler:
             else:
                 waiting.append(child)
         self.waiting.extendleft(reversed(waiting))
+        self._judged = False
         return started
 
     def finish(self, sequence: Sequence) -> None:
@@ -157,16 +167,26 @@ class Scheduler:
     def _has_turn(self) -> bool:
         return len(self.running) < self.config.max_running
 
-    def _decode_all(self, budget: int) -> bool:
-        """One token for each running sequence, in one call, where the layout can do that and
-        nobody has to give way."""
+    def _decode_oldest(self, budget: int) -> list[Sequence]:
+        """One token for each running sequence up to the first that still computes its prompt, in
+        one call: those that got one. Nobody, where the layout cannot do that or room is short."""
         append_each = getattr(self.layout, "append_each", None)
-        if append_each is None or not 0 < len(self.running) <= budget:
-            return False
-        if any(s.pending != 1 for s in self.running):
-            return False
-        row = self.layout.table.row
-        return append_each(np.array([row(s.request.id) for s in self.running], np.int64))
+        if append_each is None:
+            return []
+        oldest, lines = self._decoding
+        known = len(oldest)
+        if self.running[:known] != oldest:
+            (oldest, lines), known = _NOBODY, 0
+        self._decoding = _NOBODY
+        more = list(takewhile(lambda s: s.pending == 1, self.running[known:]))
+        if more:
+            row = self.layout.table.row
+            oldest = oldest + more
+            lines = np.array([*lines.tolist(), *(row(s.request.id) for s in more)], np.int64)
+        if not 0 < len(oldest) <= budget or not append_each(lines):
+            return []
+        self._decoding = oldest, lines
+        return oldest
 
     def _append(self, sequence: Sequence, count: int) -> bool:
         """Make room for `count` tokens, by preempting others if need be."""
@@ -192,6 +212,7 @@ class Scheduler:
         victim.written, victim.admitted = 0, -1
         victim.preemptions += 1
         self.waiting.appendleft(victim)
+        self._judged = False
 
     def _recompute(self, sequence: Sequence, tokens: int) -> None:
         """So many tokens of a victim have to be computed again; below 0: they were found."""
@@ -275,6 +296,9 @@ class Scheduler:
 
     def _judge_queue(self) -> None:
         """First verdicts for those behind a head that memory refused."""
+        if self._judged:
+            return
+        self._judged = True
         for sequence in [s for s in self.waiting if not s.first_refusal]:
             verdict = self._standing(sequence)
             self._refuse(sequence, verdict)

@@ -5,9 +5,10 @@ Together they are a look: hue + 12 * pattern, 0 to 59.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
+
+import numpy as np
 
 from kvviz.records import Columns, Snapshot
 
@@ -44,11 +45,14 @@ class HueBook:
         new = shown - self._hue.keys()
         self._hue = {i: h for i, h in self._hue.items() if i in shown}
         counts = Counter(self._hue.values())
-        neighbours = _neighbours(columns())
+        owners: np.ndarray | None = None
         for request in sorted(new):
-            near = neighbours.get(request, ())
             look = self._past.get(request)
             if look is None:
+                if owners is None:
+                    owner = columns().owner
+                    owners = owner[owner >= 0]
+                near = _neighbours(owners, request)
                 taken = {self._hue[n] % HUES for n in near if n in self._hue}
                 look = _chosen(request, taken, counts)
             self._hue[request] = self._past[request] = look
@@ -77,11 +81,8 @@ def _shown(snapshots: list[Snapshot]) -> set[int]:
     return shown | {int(s.waiting_id[0]) for s in snapshots if len(s.waiting_id)}
 
 
-def _neighbours(columns: Columns) -> dict[int, set[int]]:
-    owners = columns.owner[columns.owner >= 0].tolist()
-    near: dict[int, set[int]] = {}
-    for a, b in itertools.pairwise(owners):
-        if a != b:
-            near.setdefault(a, set()).add(b)
-            near.setdefault(b, set()).add(a)
-    return near
+def _neighbours(owners: np.ndarray, request: int) -> set[int]:
+    """Who owns the rows before and behind those of the request; itself too, perhaps."""
+    at = np.flatnonzero(owners == request)
+    beside = np.concatenate([at[at > 0] - 1, at[at < len(owners) - 1] + 1])
+    return set(owners[beside].tolist())

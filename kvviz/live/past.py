@@ -57,6 +57,7 @@ class Past:
         self.histories = {name: History(budget_bytes - orders) for name in names}
         self.orders = {name: Orders(orders) for name in names}
         self._facts: deque[_Facts] = deque()
+        self._entered: tuple[list[int], list[int]] = [], []
 
     @property
     def first(self) -> int:
@@ -87,12 +88,30 @@ class Past:
             self._facts.popleft()
         return shots
 
+    def prepend(self, earlier: Past) -> None:
+        """Take the steps of another past of the same run, which end where these begin; the
+        colours stay this one's."""
+        if earlier.last != self.first - 1:
+            return  # the oldest of these were dropped since: the others would be, too
+        for name, history in self.histories.items():
+            history.prepend(earlier.histories[name])
+        for name, orders in self.orders.items():
+            orders.prepend(earlier.orders[name])
+        self._facts.extendleft(reversed(earlier._facts))
+        while len(self._facts) > self.last - self.first + 1:
+            self._facts.popleft()
+
     def pass_by(self, lanes: Lanes) -> None:
         """A step that is not kept: only the colours follow it. Before the first step that is."""
         assert self.last < 0, "a step cannot be left out once others are kept"
         engines = list(lanes.engines.values())
-        shown = {s.request.id for e in engines for s in e.scheduler.running}
-        shown |= {e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting}
+        heads = [e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting]
+        # Who is new in a lane was admitted, or heads its queue
+        entered = ([e.scheduler.ledger.admitted for e in engines], heads)
+        if entered == self._entered:
+            return
+        self._entered = entered
+        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(heads)
         self.hues.follow(shown, engines[0].layout.columns)
 
     def shots(self, step: int) -> dict[str, Snapshot]:
@@ -174,7 +193,7 @@ def _view(engine: Engine, shot: Snapshot, facts: _Lane, end: int) -> LaneView:
         shot,
         engine.recorder.series(WINDOW, before=end),
         events_between(engine, "refuse", shot.step - WINDOW, shot.step),
-        events_between(engine, "move", shot.step - WINDOW, shot.step),
+        events_between(engine, "move", shot.step - WINDOW, end),
         *facts,
         later=events_between(engine, "refuse", shot.step, end),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
@@ -19,7 +22,8 @@ class LaneView:
     """One lane at one step, and `WINDOW` steps up to it or, of a past step, around it.
 
     attention: how the lane reads its cache.
-    refusals: those in the window up to the step, newest first; later: those after it.
+    refusals: those in the window up to the step, newest first; later: those after it. moves:
+    those in the window.
     """
 
     snapshot: Snapshot
@@ -84,10 +88,7 @@ def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> Lane
 
 def events_between(engine: Engine, kind: str, first: int, end: int) -> tuple[Event, ...]:
     """Events of a kind in steps [first, end), newest first."""
-    found = []
-    for event in reversed(engine.recorder.events):
-        if event.step < first:
-            break
-        if event.kind == kind and event.step < end:
-            found.append(event)
-    return tuple(found)
+    events = engine.recorder.events
+    low, high = (bisect_left(events, step, key=attrgetter("step")) for step in (first, end))
+    found = [event for event in islice(events, low, high) if event.kind == kind]
+    return tuple(reversed(found))

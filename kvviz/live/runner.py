@@ -8,6 +8,7 @@ stays. A runner that nobody looks at falls asleep, and ends after a while.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import secrets
 import threading
@@ -20,6 +21,7 @@ from typing import TypeVar
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
 from kvviz.errors import KvvizError
+from kvviz.live.earlier import Earlier
 from kvviz.live.past import Past
 from kvviz.live.published import Published, view_lane
 from kvviz.records import DeviceMemory, Snapshot
@@ -39,6 +41,7 @@ THREAD_NAME = "kvviz-lanes"
 REPLAY_KEPT = 600  # steps of a replayed run that can be looked at
 _PUBLISH_SECONDS = 0.05
 _REPLAY_SHOWN_SECONDS = 0.5
+_LOOK_BACK_SECONDS = 0.01  # of work on earlier steps at a time
 
 Command = Callable[[], None]
 Answer = TypeVar("Answer")
@@ -49,7 +52,8 @@ class LiveRunner:
 
     The first `head_start` steps are made flat out: an empty pool has nothing to show. With
     `replay_to` the run is made anew up to that step and stands there: without tensors where that
-    leads to the same maps (with engine.ends = mix), so that ten thousand steps take seconds.
+    leads to the same maps (with engine.ends = mix). Of a long dry replay the steps behind are
+    made once it stands there (`live.earlier`).
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class LiveRunner:
         self._wake = threading.Event()
         self._lanes: Lanes | None = None
         self._past = Past([])
+        self._earlier: Earlier | None = None
         self._shots: dict[str, Snapshot] = {}
         self._changes: tuple[int, ...] = ()
         self._state = STARTING
@@ -169,7 +174,23 @@ class LiveRunner:
 
     def past(self, step: int) -> Future[Published]:
         """What was shown at this step, or at the nearest that is kept."""
-        return self.ask(lambda lanes, past, newest: past.publication(lanes, step, newest))
+
+        def look(lanes: Lanes, past: Past, newest: Published) -> Published:
+            if step < past.first:
+                self._look_back(math.inf)
+            return past.publication(lanes, step, self._latest)
+
+        return self.ask(look)
+
+    def refusal(self, step: int, after: bool) -> Future[int]:
+        """The next step, or the one before, that shows a refusal for want of memory."""
+
+        def seek(lanes: Lanes, past: Past, newest: Published) -> int:
+            if not after:
+                self._look_back(math.inf)
+            return past.refusal(lanes, step, after)
+
+        return self.ask(seek)
 
     def finish(self, request: int) -> None:
         """End this request now, in every lane that has it."""
@@ -209,6 +230,7 @@ class LiveRunner:
         due = time.monotonic()
         while self.alive:
             self._guard(self._obey)
+            self._guard(self._look_back)
             if not self._may_step():
                 self._rest()
                 due = time.monotonic()
@@ -260,7 +282,7 @@ class LiveRunner:
 
     def _rest(self) -> None:
         """Wait for a command or a viewer; end when nobody has looked for long."""
-        self._wake.wait(1.0)
+        self._wake.wait(0.0 if self._earlier else 1.0)
         self._wake.clear()
         if time.monotonic() - self._seen > self._end_after:
             self._closing.set()
@@ -270,6 +292,19 @@ class LiveRunner:
         self._single_steps = max(0, self._single_steps - 1)
         self._lanes.step()
         self._shots = self._past.add(self._lanes)
+
+    def _look_back(self, seconds: float = _LOOK_BACK_SECONDS) -> None:
+        """Work on the steps behind a replayed one; once they are all there, they can be seen."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is None:
+            return
+        if not earlier.work(seconds):
+            self._earlier = earlier
+            return
+        self._past.prepend(earlier.past)
+        self._latest = replace(
+            self._latest, version=self._latest.version + 1, first=self._past.first
+        )
 
     def _one_more(self) -> None:
         self._single_steps += 1
@@ -299,17 +334,20 @@ class LiveRunner:
         self._publish()
 
     def _replay(self, last: int) -> None:
-        """Step flat out to this step; the newest `REPLAY_KEPT` steps are kept."""
+        """Step flat out to this step; the newest `REPLAY_KEPT` steps are kept, those of a long
+        dry run later."""
         lanes = self._lanes
         assert lanes is not None
         shown = time.monotonic()
+        kept = last - REPLAY_KEPT
+        later = kept > 0 and lanes.config.dry
         while True:
-            if lanes.step_count > last - REPLAY_KEPT:
+            if lanes.step_count > (last - 1 if later else kept):
                 self._shots = self._past.add(lanes)
             else:
                 self._past.pass_by(lanes)
             if lanes.step_count >= last or not self.alive:
-                return
+                break
             lanes.step()
             if time.monotonic() - shown > _REPLAY_SHOWN_SECONDS:
                 shown = time.monotonic()
@@ -321,6 +359,8 @@ class LiveRunner:
                     message=self._message,
                 )
                 self._message = ""
+        if later and self.alive:
+            self._earlier = Earlier(self._build, lanes.config, kept + 1, last)
 
     def _reconfigure(self, config: RunConfig) -> None:
         if self._lanes is None:
@@ -382,6 +422,7 @@ class LiveRunner:
         self._show(FAILED)
 
     def _release(self) -> None:
+        self._earlier = None
         lanes, self._lanes = self._lanes, None
         if lanes is not None:
             lanes.close()

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from kvviz.config import RunConfig
 from kvviz.live.needs import link_needs
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
-from kvviz.records import HOLE, Columns, Snapshot
+from kvviz.records import HOLE, Columns, Event, Snapshot
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.findings import charts_said
 from kvviz.views.number import Number
@@ -35,6 +36,7 @@ from kvviz.workloads.stream import mix_named
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
 _MERGED_ABOVE = 4096  # rows
+_HOVER_MOST = 1 << 16  # rows
 _WAITING = 12  # of the queue, named on the page
 
 
@@ -80,9 +82,9 @@ class FrameBuilder:
             frame["said"] = charts_said(shown, asked(shown)) if shown else {}
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
-            name: hover(lane)
+            name: found
             for name, lane in published.lanes.items()
-            if with_charts or _rows(lane) <= _HOVER_ROWS
+            if (with_charts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
         }
         text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
         return zlib.compress(text.encode(), 1)
@@ -117,7 +119,7 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "lanes": {
             name: {
                 "colour": theme.lanes[name],
-                "what": _what(name, published),
+                "what": _what(name, published.config),
                 "key": memory_map.legend(lane.snapshot),
                 "alt": memory_map.map_alt(lane.snapshot, name),
                 "figures": [vars(n) for n in _numbers(lane, None, (HEADLINE,))],
@@ -204,11 +206,11 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     return {
         "time": capacity.over_time(
             {n: (v.series.step, v.series.free, v.series.admissible) for n, v in lanes.items()},
-            {n: (*v.refusals, *v.later) for n, v in lanes.items()},
+            {n: _in_window(v, (*v.later, *v.refusals)) for n, v in lanes.items()},
             theme,
             window=WINDOW,
             capacity=memory.slots,
-            moves={n: v.moves for n, v in lanes.items()},
+            moves={n: _in_window(v, v.moves) for n, v in lanes.items()},
             cursor=published.step - 1 if published.looking else None,
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
@@ -218,10 +220,19 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
     }
 
 
-def hover(lane: LaneView) -> dict[str, Any]:
-    """Columns for the pointer: which row lies under a cell, and what its request is."""
+def _in_window(lane: LaneView, events: tuple[Event, ...]) -> list[Event]:
+    """Those on the curves over time: with the step that is looked at only the cursor moves."""
+    first = int(lane.series.step[0]) if len(lane.series.step) else 0
+    return [event for event in events if event.step >= first]
+
+
+def hover(lane: LaneView) -> dict[str, Any] | None:
+    """Columns for the pointer: which row lies under a cell, and what its request is. None where
+    they would be megabytes."""
     s = lane.snapshot
     c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
+    if len(c.start) > _HOVER_MOST:
+        return None
     place = memory_map.ghost_place(s, s.head)
     return {
         "ghost": [int(s.waiting_id[0]), *place] if place else None,
@@ -270,7 +281,7 @@ def stamp(published: Published) -> str:
     return (
         f"kvviz {__version__} | {c.preset or 'own settings'} | seed {c.seed} | "
         f"step {number(published.step)} | pool {number(c.memory.slots)} slots | "
-        + "".join(f"{name}: {_what(name, published)} | " for name in c.lane_names)
+        + "".join(f"{name}: {_what(name, published.config)} | " for name in c.lane_names)
         + f"{published.device} | model {Path(c.model or SHIPPED_NAME).name} | "
         + f"stream {published.stream_hash}{_disturbed(published)}"
     )
@@ -384,10 +395,10 @@ def _chip(label: str, tone: str, help: str) -> dict[str, str]:
     return {"label": label, "tone": tone, "help": help}
 
 
-def _what(name: str, published: Published) -> str:
+@lru_cache(maxsize=64)
+def _what(name: str, config: RunConfig) -> str:
     """The lane's settings in a few words."""
-    c = lane_config(name, published.config)
-    return WORDS[LANES[name].layout](c)
+    return WORDS[LANES[name].layout](lane_config(name, config))
 
 
 def _contiguous(c: RunConfig) -> str:

@@ -3,8 +3,8 @@
    and a hover label that react clears is shown again. */
 
 const here = new URL(import.meta.url).search;
-const [{ takePicture, paint }, { slotUnder, columnsOf, ownerOf }] =
-  await Promise.all(["bitmap.js", "slots.js"].map((name) => import(`./${name}${here}`)));
+const [{ takePicture, paint }, { slotUnder, columnsOf, ownerOf }, { redraw, Pending, isMap, breath }] =
+  await Promise.all(["bitmap.js", "slots.js", "redraw.js"].map((name) => import(`./${name}${here}`)));
 
 const BUTTONS = ["zoom2d", "pan2d", "resetScale2d"];
 
@@ -14,14 +14,18 @@ export class Plots {
     this.view = view;
     this.zoom = zoom;
     this.nodes = {};
+    this.pending = new Pending();
   }
 
+  /* Of a past that is being scrubbed through only what is asked for last is drawn whole. */
   async draw(frame) {
-    const { find, probe } = this.view;
-    for (const [name, figure] of Object.entries(frame.figures)) {
-      const map = name.startsWith("map-");
-      if (!map || !frame.past.looking) await nextPaint();
-      const node = find(name);
+    const { find, probe, scrubber } = this.view, { looking } = frame.past;
+    for (const name of this.pending.take(frame)) {
+      const map = isMap(name);
+      if (!looking) await nextPaint();
+      else if (!map) await breath();
+      if (looking && !map && scrubber.passed(frame)) return;
+      const node = find(name), figure = this.pending.draw(name);
       if (!node || this.view.closed) continue;
       if (node.kvHeld) { node.kvWaiting = figure; continue; }
       await this.react(name, node, figure);
@@ -41,7 +45,7 @@ export class Plots {
       });
     }
     const { plotly } = this.view;
-    await plotly.react(node, figure.data, figure.layout, {
+    await redraw(plotly, node, figure, {
       displaylogo: false, responsive: true, displayModeBar: narrow ? false : "hover",
       modeBarButtons: [[...BUTTONS, this.camera(name)]],
       doubleClick: "reset",

@@ -21,16 +21,27 @@ export class Scrubber {
     this.kept = find("kept");
     this.newest = find("newest");
     this.range.addEventListener("input", () => this.go(Number(this.range.value)));
-    find("refusal-before").onclick = () => this.view.send({ look: "previous" });
-    find("refusal-after").onclick = () => this.view.send({ look: "next" });
-    this.newest.onclick = () => this.view.send({ look: null });
+    find("refusal-before").onclick = () => this.look("previous");
+    find("refusal-after").onclick = () => this.look("next");
+    this.newest.onclick = () => this.look(null);
     document.addEventListener("keydown", (event) => this.key(event), { signal: view.ended.signal });
   }
 
   /* Look at this step of the run. */
   go(step) {
+    this.look(step);
     this.wanted = step;
-    this.view.send({ look: step });
+  }
+
+  look(what) {
+    this.wanted = null;
+    this.view.send({ look: what });
+  }
+
+  /* Has another step been asked for, so that nobody waits for this one? */
+  passed({ step, past }) {
+    return this.wanted != null && this.wanted !== step
+      && past.first <= this.wanted && this.wanted <= past.last;
   }
 
   show(frame) {

@@ -56,6 +56,7 @@ _OWN = (
     "moments.js",
     "cursor.js",
     "keep.js",
+    "redraw.js",
     "picture.js",
     "live.css",
 )  # files beside this one
@@ -224,7 +225,7 @@ async def live_channel(socket: WebSocket) -> None:
             frame = await viewer.next_frame()
             if frame is not None:
                 await socket.send_bytes(frame)
-            await asyncio.sleep(_POLL_SECONDS if viewer.ready.is_set() else 0)
+            await (viewer.pause(_POLL_SECONDS) if viewer.ready.is_set() else asyncio.sleep(0))
         await socket.close(code=4410)
     except (WebSocketDisconnect, RuntimeError):
         pass  # the viewer left in mid-frame

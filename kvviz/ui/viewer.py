@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ class Viewer:
         self.runner = runner
         self.builder = FrameBuilder()
         self.ready = asyncio.Event()
+        self.told = asyncio.Event()  # an order came since the last pause
         self.visible = True
         self.look: int | None = None
         self._seek: bool | None = None
@@ -74,8 +76,15 @@ class Viewer:
         build = partial(self.builder.build, published, more, figures, light=light)
         return await asyncio.to_thread(build)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until an order comes."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.told.wait(), seconds)
+        self.told.clear()
+
     def obey(self, words: dict[str, Any]) -> None:
         """An order from the browser. Unknown ones are ignored."""
+        self.told.set()
         if words.get("ready"):
             self.ready.set()
         theme, colour = words.get("theme"), words.get("colour")
@@ -120,9 +129,7 @@ class Viewer:
         look = newest.step if self.look is None else self.look
         try:
             if seek is not None:
-                look = self.look = await self._answer(
-                    self.runner.ask(lambda lanes, past, _: past.refusal(lanes, look, seek))
-                )
+                look = self.look = await self._answer(self.runner.refusal(look, seek))
             return await self._answer(self.runner.past(look))
         except (KvvizError, TimeoutError, ValueError):
             self.look = None
@@ -152,7 +159,7 @@ class Viewer:
                     self.runner.ask(lambda lanes, past, _: past.sample(RUN_COLUMNS, run))
                 )
                 found.append(lambda theme, by: {"run": whole_run(sample, theme, by)})
-                self._whole = (run, published.last, *look)
+                self._whole = (run, (published.first, published.last), *look)
         except (KvvizError, TimeoutError, KeyError, ValueError):
             pass
         if run is None:
@@ -164,7 +171,7 @@ class Viewer:
         if not self._whole or self._whole[0] != wish[0] or self._whole[2:] != wish[1:]:
             return True
         stands = published.state != "running" or published.looking
-        return stands and self._whole[1] != published.last
+        return stands and self._whole[1] != (published.first, published.last)
 
     async def _answer(self, future: Any) -> Any:
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)

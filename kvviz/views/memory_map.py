@@ -1,7 +1,8 @@
 """The memory map: the pool's slots in address order, wrapped into rows, one cell a slot.
 
 The picture is an indexed PNG of the cells, so that a million slots cost no more to draw than a
-thousand. Written slots carry their request's colour; reserved but unwritten ones are hatched in
+thousand; of a larger pool every fourth is drawn, every sixteenth, and so on, and the key says
+so. Written slots carry their request's colour; reserved but unwritten ones are hatched in
 it; holes are neutral; requests of one hue differ by pattern; a line marks where a region or
 block starts. The head of the queue lies as
 a dashed ghost over the largest hole.
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from PIL import Image
 
 from kvviz.metrics import holes
-from kvviz.records import ADMITTED, HOLE, RESERVED, Snapshot, Verdict
+from kvviz.records import ADMITTED, HOLE, RESERVED, Columns, Snapshot, Verdict
 from kvviz.views.theme import (
     PATTERNS,
     Figure,
@@ -34,6 +35,7 @@ from kvviz.views.theme import (
 
 COLOUR_BY = ("request", "state", "age")
 HEIGHT = 320
+_MOST = 1 << 17  # slots drawn one by one
 _PIXELS = 1024  # about twice the width on the page, so that lines stay whole
 _HUES = 12
 _LINE, _HOLE, _STUCK, _REST, _CACHED = range(5)
@@ -49,6 +51,14 @@ class Grid:
     columns: int
     rows: int
     scale: int
+
+    @property
+    def every(self) -> int:
+        """One slot is drawn of each square of so many by so many: 1 where all are."""
+        every = 1
+        while self.columns * self.rows > _MOST * every * every:
+            every *= 2
+        return every
 
     @classmethod
     def of(cls, capacity: int) -> Grid:
@@ -119,27 +129,33 @@ def picture(
     ghost: Verdict | None,
 ) -> str:
     """The cells as an indexed PNG, as a data URL."""
-    codes, starts = cells(snapshot, hues, colour_by, ghost)
-    total = grid.columns * grid.rows
-    padded = np.full(total, _REST, np.uint8)
-    padded[: len(codes)] = codes
-    s = grid.scale
-    pixels = padded.reshape(grid.rows, grid.columns).repeat(s, 0).repeat(s, 1)
+    s, every = grid.scale, grid.every
+    if every > 1:
+        drawn = sampled(snapshot, hues, grid, colour_by, ghost)
+        s = max(1, _PIXELS // drawn.shape[1])
+    else:
+        codes, starts = cells(snapshot, hues, colour_by, ghost)
+        total = grid.columns * grid.rows
+        drawn = np.full(total, _REST, np.uint8)
+        drawn[: len(codes)] = codes
+        drawn = drawn.reshape(grid.rows, grid.columns)
+    rows, columns = drawn.shape
+    patterned = (drawn & (SHARED - 1)).max(initial=0) >= _FIRST + 2 * _HUES
+    pixels = drawn.repeat(s, 1).repeat(s, 0)
     shared = pixels >= SHARED
     if shared.any():
         np.subtract(pixels, SHARED, out=pixels, where=shared)
-    patterned = (codes & (SHARED - 1)).max(initial=0) >= _FIRST + 2 * _HUES
-    reserved = (pixels >= _FIRST) & (pixels % 2 == 1)
+    reserved = (pixels >= _FIRST) & (pixels & 1).view(bool)
     if patterned:
-        pixels = _inked()[_patterns(grid.rows * s, grid.columns * s) | pixels]
+        pixels = _inked()[_patterns(rows * s, columns * s) | pixels]
     if shared.any():
-        np.copyto(pixels, _LINE, where=shared & _dots(grid.rows * s, grid.columns * s))
-    np.copyto(pixels, _HOLE, where=reserved & _hatch(grid.rows * s, grid.columns * s))
-    if s > 1 and _lines_are_clear(snapshot, grid):
+        np.copyto(pixels, _LINE, where=shared & _dots(rows * s, columns * s))
+    np.copyto(pixels, _HOLE, where=reserved & _hatch(rows * s, columns * s))
+    if every == 1 and s > 1 and _lines_are_clear(snapshot, grid):
         marks = np.zeros(total, bool)
         marks[starts] = True
         line = pixels.reshape(grid.rows, s, grid.columns, s)[..., : -(-s // 4)]
-        line[np.broadcast_to(marks.reshape(grid.rows, 1, grid.columns, 1), line.shape)] = _LINE
+        np.copyto(line, _LINE, where=marks.reshape(grid.rows, 1, grid.columns, 1))
     return png(pixels, palette(theme, colour_by))
 
 
@@ -147,6 +163,38 @@ def cells(
     snapshot: Snapshot, hues: dict[int, int], colour_by: str, ghost: Verdict | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(palette index of each slot uint8 [capacity], first slots of the rows)."""
+    c = snapshot.columns
+    written, rest = _codes(snapshot, hues, colour_by, ghost)
+    lengths = np.stack([c.used, c.size - c.used], axis=1).reshape(-1)
+    return np.stack([written, rest], axis=1).reshape(-1).repeat(lengths), c.start
+
+
+def sampled(
+    snapshot: Snapshot,
+    hues: dict[int, int],
+    grid: Grid,
+    colour_by: str,
+    ghost: Verdict | None,
+) -> np.ndarray:
+    """Palette indices uint8 [rows, columns] of one slot in each square of `grid.every` squared:
+    more would be smaller than a point of the screen, and megabytes."""
+    middle, every = grid.every // 2, grid.every
+    first = np.arange(0, grid.rows, every)[:, None] + middle
+    slot = first * grid.columns + np.arange(0, grid.columns, every) + middle
+    inside = slot < snapshot.capacity
+    slots = np.minimum(slot, snapshot.capacity - 1).reshape(-1)
+    c = snapshot.columns
+    at = np.searchsorted(c.start, slots, side="right") - 1
+    rows = Columns(*(None if column is None else column[at] for column in vars(c).values()))
+    written, rest = _codes(replace(snapshot, columns=rows), hues, colour_by, ghost)
+    codes = np.where(slots - rows.start < rows.used, written, rest)
+    return np.where(inside, codes.reshape(slot.shape), _REST).astype(np.uint8)
+
+
+def _codes(
+    snapshot: Snapshot, hues: dict[int, int], colour_by: str, ghost: Verdict | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Palette indices of the written slots of each row, and of its others: uint8 [rows] each."""
     c = snapshot.columns
     need = ghost.need if ghost and ghost.kind != ADMITTED else 0
     hue = _row_hues(snapshot, hues, colour_by)
@@ -157,9 +205,7 @@ def cells(
         empty[c.cached > 0] = _CACHED
     full = _FIRST + 2 * hue + SHARED * (c.refs > 1)
     written = np.where(free, empty, full).astype(np.uint8)
-    rest = np.where(free, empty, _FIRST + 2 * hue + 1).astype(np.uint8)
-    lengths = np.stack([c.used, c.size - c.used], axis=1).reshape(-1)
-    return np.stack([written, rest], axis=1).reshape(-1).repeat(lengths), c.start
+    return written, np.where(free, empty, _FIRST + 2 * hue + 1).astype(np.uint8)
 
 
 def palette(theme: Theme, colour_by: str) -> list[tuple[int, int, int]]:
@@ -247,7 +293,7 @@ def png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
     image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
     image.putpalette([part for colour in colours for part in colour])
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=4)
+    image.save(out, "PNG", compress_level=3)
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
@@ -298,19 +344,22 @@ def _outline(start: int, stop: int, columns: int) -> str:
 
 def legend(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     """What this lane's map needs explained: (kind, colour, label)."""
+    every = Grid.of(snapshot.capacity).every
+    some = [] if every == 1 else [("note", "free", f"one slot of {every * every} is drawn")]
     if not snapshot.paged:
         return [
             ("hatch", "reserved", "reserved, unwritten"),
             ("fill", "hole", "hole"),
             ("fill", "stuck", "hole too small for the head"),
             ("ghost", "alarm", "head of the queue"),
+            *some,
         ]
     rows = [("hatch", "reserved", "block tail"), ("fill", "hole", "free block")]
     if snapshot.columns.cached is not None and snapshot.columns.cached.any():
         rows.append(("fill", "cached", "free, keeps a prefix"))
     if int(snapshot.columns.refs.max()) > 1:
         rows.append(("dots", "written", "shared by several"))
-    return rows
+    return rows + some
 
 
 def map_alt(snapshot: Snapshot, name: str) -> str:

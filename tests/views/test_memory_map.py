@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Snapshot, Verdict
-from kvviz.views.memory_map import Grid, _outline, map_alt, memory_map
+from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Columns, Snapshot, Verdict
+from kvviz.views.memory_map import Grid, _outline, legend, map_alt, memory_map
 from kvviz.views.theme import DARK, LIGHT, Theme, blend, ink, rgb
 from tests.views.made import shots_after, snapshot
 
@@ -292,3 +293,36 @@ def test_requests_of_one_hue_differ_by_pattern(theme):
     assert inked[0] == {hue}
     assert inked[1] == inked[2] == {hue, mark}
     assert (cells[74] != cells[138]).any()  # rows are not columns
+
+
+def test_of_a_large_pool_some_slots_are_drawn_and_the_key_says_so():
+    """A million blocks would be a megabyte a frame; or the map would show what is not there."""
+    blocks, block = 1 << 20, 4
+    owner = np.repeat(np.arange(16), blocks // 16)
+    owner[owner == 5] = HOLE
+    taken = owner != HOLE
+    ids = np.unique(owner[taken])
+    used = np.where(taken, block, 0)
+    small = snapshot([(64, 64, 1)])
+    shot = replace(
+        small,
+        capacity=blocks * block,
+        grain=block,
+        paged=True,
+        columns=Columns(
+            np.arange(blocks) * block, np.full(blocks, block), used, owner, taken.astype(np.int64)
+        ),
+        **{f"seq_{n}": ids for n in ("id", "used", "life", "held", "prompt", "since")},
+    )
+    grid = Grid.of(shot.capacity)
+    figure = memory_map(shot, LIGHT, {int(i): int(i) % 12 for i in ids}, name="paged")
+    source = figure["layout"]["images"][0]["source"]
+    assert len(source) < 60_000
+    image = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))).convert("RGB")
+    pixels = np.asarray(image)
+    for part in range(16):
+        y = int((part + 0.5) / 16 * pixels.shape[0])
+        colour = LIGHT.hole if part == 5 else LIGHT.hues[part % 12]
+        assert (pixels[y] == rgb(colour)).all(), part
+    assert ("note", "free", f"one slot of {grid.every**2} is drawn") in legend(shot)
+    assert all(row[0] != "note" for row in legend(small))
