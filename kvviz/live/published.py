@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvviz.config import RunConfig
-from kvviz.engine.engine import Engine
+from kvviz.engine.engine import Engine, Fault
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Series
 from kvviz.records import Event, Snapshot
@@ -40,6 +40,7 @@ class Published:
     that are kept and can be looked at; last is -1 when there is none.
     changes: the steps at which settings were changed while it ran.
     replayed: the run was made anew from a link, without tensors.
+    faults: lanes that stopped, and why; their pictures are of the step before.
     """
 
     version: int
@@ -60,6 +61,12 @@ class Published:
     last: int = -1
     changes: tuple[int, ...] = ()
     replayed: bool = False
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> dict[str, Fault]:
+        """The faults that had happened by this step."""
+        return {name: fault for name, fault in self.faults.items() if fault.step < self.step}
 
 
 def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> LaneView:

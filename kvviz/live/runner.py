@@ -291,6 +291,7 @@ class LiveRunner:
         self._message = ""
         self._single_steps = 0
         self._lanes = self._build(config)
+        self._lanes.isolated = True
         self._past = Past(list(self._lanes.engines))
         self._changes = ()
         self._shots = {}
@@ -361,6 +362,7 @@ class LiveRunner:
             last=self._past.last,
             changes=self._changes,
             replayed=self.replayed,
+            faults={name: e.fault for name, e in lanes.engines.items() if e.fault},
         )
 
     def _shown_state(self) -> str:

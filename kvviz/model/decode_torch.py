@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
+from kvviz.model.finite import not_finite
 from kvviz.model.rows import Rows
 from kvviz.model.serving import ServingModel
 
@@ -45,6 +46,9 @@ class TorchDecoder:
             x = x + attended.reshape(len(x), heads * d) @ layer.out
             gate, up = (self._norm(x, layer.norm_mlp) @ layer.gate_up).chunk(2, dim=-1)
             x = x + (F.silu(gate) * up) @ layer.down
+        finite = x.isfinite().all(1)
+        if not finite.all():
+            raise not_finite(rows, int((~finite).nonzero()[0]), self.store, self.table)
         last = x[torch.from_numpy(rows.last).to(device)]
         return (self._norm(last, model.norm) @ model.unembed).float().cpu().numpy()
 

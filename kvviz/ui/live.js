@@ -163,7 +163,8 @@ class View {
     const running = frame.state === "running" && !frame.past.looking;
     put(this.find("play"), frame.state === "paused" || frame.state === "asleep" ? "Play" : "Pause");
     this.playing = running || frame.state === "starting";
-    this.note(frame.state === "failed" ? frame.message : "");
+    this.note([frame.state === "failed" ? frame.message : "", ...Object.values(frame.stopped)]
+      .filter(Boolean).join(" "));
     this.find("tensors").hidden = !frame.past.replayed;
     put(this.find("again"), frame.state === "failed" ? "Restart" : "Reset");
     chips(this.find("chips"), frame.status);
@@ -175,6 +176,7 @@ class View {
       const card = this.find(`lane-${name}`);
       if (!card) continue;  // the lanes have just been changed: the page is told next
       card.style.setProperty("--kv-lane", lane.colour);
+      card.toggleAttribute("data-stopped", name in frame.stopped);
       put(card.querySelector(".kv-what"), lane.what);
       keys(this.find(`key-${name}`), lane.key);
       this.figures(card.querySelector(".kv-figures"), lane.figures, name);
