@@ -13,7 +13,8 @@ from kvviz.model.rows import Rows
 def not_finite(rows: Rows, row: int, store: KVStore, table: AddressTable) -> AssertionError:
     """The error of this row of the batch; it names the slots that hold the numbers, if any do."""
     request, position = int(rows.requests[row]), int(rows.positions[row])
-    at = np.arange(position + 1)
+    # What this very batch writes is not there yet in all layers
+    at = np.arange(int(rows.positions[rows.requests == request].min()))
     slots = table.array[rows.lines[row], at // table.piece] + at % table.piece
     read = store.view[:, :, torch.from_numpy(slots.astype(np.int64))]
     bad = (~read.isfinite()).any(4).any(3).any(1).any(0).cpu().numpy()

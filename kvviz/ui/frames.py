@@ -111,7 +111,8 @@ def head(published: Published, theme: Theme) -> dict[str, Any]:
         "state": published.state,
         "message": published.message,
         "stopped": {
-            name: f"{name.capitalize()} stopped in step {number(fault.step)}: {fault.text.rstrip('.')}. "
+            name: f"{name.capitalize()} stopped in step {number(fault.step)}: "
+            f"{fault.text.rstrip('.')}. "
             "Its map is the last one before; Reset starts all lanes anew."
             for name, fault in stopped.items()
         },

@@ -28,6 +28,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kvviz.errors import KvvizError
 from kvviz.live import log as events
 from kvviz.live.hub import Hub
+from kvviz.live.limits import Limits
 from kvviz.live.runner import THREAD_NAME
 from kvviz.ui.files import WRITERS
 from kvviz.ui.viewer import Viewer
@@ -56,7 +57,7 @@ _WORDS = 4096  # longest message taken from a browser, in bytes
 def hub() -> Hub:
     """The process's hub. Streamlit's cache keeps it when an edited module is imported anew; a
     module's own global would be lost then, with every runner in it."""
-    return Hub()
+    return Hub.of(Limits.of())
 
 
 @asynccontextmanager
@@ -79,12 +80,13 @@ def routes() -> list[BaseRoute]:
 
 
 async def status(_request: Request) -> Response:
-    """Runner threads alive in this process, and what their pools hold."""
+    """Runner threads alive in this process, all its threads, and what the pools hold."""
     budget = hub().budget
     threads = sum(thread.name == THREAD_NAME for thread in threading.enumerate())
     return JSONResponse(
         {
             "runners": threads,
+            "threads": threading.active_count(),
             "pool_bytes": budget.used_bytes,
             "pool_bytes_limit": budget.limit_bytes,
         }
