@@ -53,6 +53,11 @@ class RawSession:
         self._channel = connect(f"{self._address}/kvviz/live/{token}", max_size=None)
         self._channel.send(json.dumps({"ready": True, "visible": True}))
 
+    def ready(self) -> None:
+        """Asks for the next frame."""
+        assert self._channel is not None
+        self._channel.send(json.dumps({"ready": True}))
+
     def frame(self) -> dict[str, Any]:
         assert self._channel is not None
         return json.loads(zlib.decompress(self._channel.recv(timeout=20)))
