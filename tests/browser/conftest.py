@@ -64,10 +64,10 @@ class Server:
             return json.load(answer)
 
     def until_empty(self, seconds: float = 60) -> dict[str, int]:
-        """Its status once nothing runs there any more."""
+        """Its status once nothing runs there any more, and no pool is held."""
         deadline = time.monotonic() + seconds
-        while (status := self.status())["runners"]:
-            assert time.monotonic() < deadline, f"runners stay behind: {status}"
+        while (status := self.status())["runners"] or status["pool_bytes"]:
+            assert time.monotonic() < deadline, f"something stays behind: {status}"
             time.sleep(0.1)
         return status
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 import zlib
+from socket import SHUT_RDWR
 from typing import Any
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -19,9 +20,7 @@ class RawSession:
 
     def __init__(self, server: str, query: str = "") -> None:
         self._address = server.replace("http", "ws", 1)
-        self._socket = connect(
-            f"{self._address}/_stcore/stream", subprotocols=["streamlit"], max_size=None
-        )
+        self._socket = _open(f"{self._address}/_stcore/stream", subprotocols=["streamlit"])
         self._channel: ClientConnection | None = None
         self.rerun(query)
 
@@ -50,7 +49,7 @@ class RawSession:
 
     def look(self, token: str) -> None:
         """Opens the live channel and asks for a frame, which is not waited for."""
-        self._channel = connect(f"{self._address}/kvviz/live/{token}", max_size=None)
+        self._channel = _open(f"{self._address}/kvviz/live/{token}")
         self._channel.send(json.dumps({"ready": True, "visible": True}))
 
     def ready(self) -> None:
@@ -72,4 +71,8 @@ class RawSession:
         """As a network that goes away: no word of farewell, and what was under way is lost."""
         for socket in (self._channel, self._socket):
             if socket is not None:
-                socket.socket.close()
+                socket.socket.shutdown(SHUT_RDWR)
+
+
+def _open(address: str, **words: Any) -> ClientConnection:
+    return connect(address, max_size=None, open_timeout=30, **words).__enter__()
