@@ -50,6 +50,7 @@ _OWN = (
 )  # files beside this one
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KINDS = {name: _TYPES[Path(name).suffix] for name in ("plotly.js", *_OWN)}
+_KEPT_THREADS = ("AnyIO worker", "asyncio_")
 _WORDS = 4096  # longest message taken from a browser, in bytes
 
 
@@ -80,13 +81,14 @@ def routes() -> list[BaseRoute]:
 
 
 async def status(_request: Request) -> Response:
-    """Runner threads alive in this process, all its threads, and what the pools hold."""
+    """Runner threads alive in this process, all threads but those that the server keeps for its
+    next requests, and what the pools hold."""
     budget = hub().budget
-    threads = sum(thread.name == THREAD_NAME for thread in threading.enumerate())
+    names = [thread.name for thread in threading.enumerate()]
     return JSONResponse(
         {
-            "runners": threads,
-            "threads": threading.active_count(),
+            "runners": names.count(THREAD_NAME),
+            "threads": sum(not name.startswith(_KEPT_THREADS) for name in names),
             "pool_bytes": budget.used_bytes,
             "pool_bytes_limit": budget.limit_bytes,
         }

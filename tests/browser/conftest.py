@@ -63,10 +63,14 @@ class Server:
         with urllib.request.urlopen(f"{self.url}/kvviz/status", timeout=10) as answer:
             return json.load(answer)
 
-    def until_empty(self, seconds: float = 60) -> dict[str, int]:
-        """Its status once nothing runs there any more, and no pool is held."""
+    def until_empty(self, threads: int = 1 << 30, seconds: float = 60) -> dict[str, int]:
+        """Its status once nothing runs there any more, no pool is held, and no more than so many
+        threads are left."""
         deadline = time.monotonic() + seconds
-        while (status := self.status())["runners"] or status["pool_bytes"]:
+        while True:
+            status = self.status()
+            if not (status["runners"] or status["pool_bytes"] or status["threads"] > threads):
+                break
             assert time.monotonic() < deadline, f"something stays behind: {status}"
             time.sleep(0.1)
         return status
