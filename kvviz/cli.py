@@ -18,6 +18,7 @@ from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError, KvvizError
 from kvviz.planning.arguments import add_arguments
 from kvviz.replay.command import add_replay
+from kvviz.soak.command import add_soak
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--json", metavar="FILE")
     bench.set_defaults(command=_bench)
 
+    add_soak(commands)
     add_sweep(commands)
     add_paper(commands)
 

@@ -25,6 +25,7 @@ COMMAND = STUDY | {
     "scenario",
     "planning",
     "replay",
+    "soak",
     "studies",
     "html",
     "cli_sweeps",
@@ -65,6 +66,7 @@ SEES: dict[str, set[str] | None] = {
     "app": None,
     "pages": None,
     "bench": None,  # it measures all of it
+    "soak": DRIVE | {"live", "ui", "cli_write"},  # of ui what makes frames
 }
 # Packages with a place of their own: prefixes of the modules that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
@@ -86,7 +88,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 # And those that may import them inside a function only (the page serves plotly.js itself).
 LAZY_PLACES: dict[str, tuple[str, ...]] = {
-    "torch": ("kvviz.build",),
+    "torch": ("kvviz.build", "kvviz.soak.weights"),
     "cuda": ("kvviz.caches.cuda_vmm",),
     "plotly": ("kvviz.ui", "kvviz.html"),
     "pyarrow": ("kvviz.recording.tables", "kvviz.ui.files"),

@@ -206,7 +206,10 @@ class CellsLayout:
         )
         owner = np.full(self.capacity, HOLE, np.int64)
         for request_id in self._requests:
-            owner[self.slots(request_id)] = request_id
+            cells = self.slots(request_id)
+            inside = (cells >= 0) & (cells < self.capacity)
+            assert inside.all(), f"{request_id} has a cell of nowhere"
+            owner[cells] = request_id
         assert np.array_equal(owner, self._owner), "owners and address tables disagree"
 
     @property

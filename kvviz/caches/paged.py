@@ -293,6 +293,7 @@ class PagedLayout:
         for request_id in self._requests:
             line = self.table.row(request_id)
             ids = self._ids(line)
+            assert ((ids >= 0) & (ids < len(refs))).all(), f"{request_id} has a block of nowhere"
             assert len(np.unique(ids)) == len(ids), f"{request_id} holds a block twice"
             assert 0 <= self._room[line] <= len(ids) * self.grain, f"{request_id} overflows"
             refs[ids] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,15 @@ from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
-from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Request, Snapshot, Verdict
+from kvviz.errors import KvvizError
+from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Event, Request, Snapshot, Verdict
+
+
+class Fault(NamedTuple):
+    """What stopped a lane, in words, and the step in which it did."""
+
+    step: int
+    text: str
 
 
 class Engine:
@@ -48,6 +57,8 @@ class Engine:
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
         self.outputs: dict[int, bytes] = {}
+        self.fault: Fault | None = None
+        self._shot: Snapshot | None = None
         self._parts = isinstance(layout, Places)
         self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
@@ -79,6 +90,17 @@ class Engine:
         self.step_count += 1
         if self._check_due():
             self.check_map()
+
+    def stop(self, step: int, error: Exception) -> None:
+        """This lane can't go on after what happened in this step; its last snapshot stays."""
+        said = str(error) if isinstance(error, KvvizError) else f"{type(error).__name__}: {error}"
+        self.fault = Fault(step, said)
+        self.recorder.events.append(Event(step, "change", text=f"stopped: {said}"))
+        self.step_count = step + 1
+
+    def stand(self) -> None:
+        """A step of the clock in which a stopped lane does nothing."""
+        self.step_count += 1
 
     def shorten(self, request_id: int) -> bool:
         """The request ends with its next token; False when it is not here."""
@@ -136,7 +158,16 @@ class Engine:
         )
 
     def snapshot(self) -> Snapshot:
-        """The memory as it is after the last step."""
+        """The memory as it is after the last step; of a stopped lane as it was shown last."""
+        if self.fault is not None and self._shot is not None:
+            return replace(self._shot, step=self.step_count)
+        self._shot = self._look()
+        return self._shot
+
+    def close(self) -> None:
+        self.forward.close()
+
+    def _look(self) -> Snapshot:
         s, layout = self.scheduler, self.layout
         waiting = [w for w, _ in zip(s.waiting, range(WAITING_SHOWN), strict=False)]
         seq = (
@@ -176,9 +207,6 @@ class Engine:
             single=getattr(layout, "single", False),
         )
 
-    def close(self) -> None:
-        self.forward.close()
-
     def _resident(self) -> dict[str, float]:
         """Memory that the system says is behind the pool, as of the last check of the map."""
         found = getattr(self.forward, "resident_bytes", None)
@@ -195,6 +223,8 @@ class Engine:
     def _run(self, batch: list[Chunk]) -> np.ndarray:
         """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""
         parts = cut(batch, self.layout.place()) if self._parts else [batch]
+        if self.config.engine.check_every and type(self.forward) is not DryForward:
+            self.layout.check()  # a wrong address would send the kernels anywhere
         journal = self.layout.take_journal()
         if not batch:
             return self.forward([], journal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from kvviz.caches.layouts import lane_config
@@ -9,6 +10,8 @@ from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.records import Event
 from kvviz.workloads.stream import RequestStream
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -20,11 +23,16 @@ class Comparison:
 
 
 class Lanes:
-    """Steps every engine once a step. Lanes differ in memory only."""
+    """Steps every engine once a step. Lanes differ in memory only.
+
+    `isolated`: an error in a lane stops that lane alone, and is its engine's `fault`; it is
+    raised only when no lane is left that could go on.
+    """
 
     def __init__(
         self, engines: dict[str, Engine], stream: RequestStream, config: RunConfig
     ) -> None:
+        self.isolated = False
         self.engines = engines
         self.stream = stream
         self.config = config
@@ -35,13 +43,24 @@ class Lanes:
 
     def step(self) -> None:
         for name, engine in self.engines.items():
-            requests = self.stream.take(self._cursor[name], self.step_count, engine.outstanding)
-            self._cursor[name] += len(requests)
-            engine.submit(requests)
-            engine.step()
+            if engine.fault is not None:
+                engine.stand()
+                continue
+            try:
+                self._step(name, engine)
+            except Exception as error:
+                if not self.isolated or len(self.going) == 1:
+                    raise
+                log.exception("lane %s failed in step %d", name, self.step_count)
+                engine.stop(self.step_count, error)
         self.step_count += 1
-        self.stream.forget(min(self._cursor.values()))
+        self.stream.forget(min(self._cursor[name] for name in self.going))
         self._compare()
+
+    @property
+    def going(self) -> dict[str, Engine]:
+        """The engines that no fault has stopped, by lane."""
+        return {name: e for name, e in self.engines.items() if e.fault is None}
 
     def reconfigure(self, config: RunConfig) -> None:
         """Take settings that need no restart; the mix holds from the next arrival on."""
@@ -52,7 +71,7 @@ class Lanes:
         if any(path.startswith("mix.") for path in live):
             self.stream.reconfigure(config.mix)
             self.stream.redraw(max(self._cursor.values()), self.step_count)
-        for name, engine in self.engines.items():
+        for name, engine in self.going.items():
             engine.reconfigure(lane_config(name, config))
             engine.scheduler.ledger.events.append(
                 Event(self.step_count, "change", text=", ".join(live))
@@ -62,7 +81,7 @@ class Lanes:
     def finish(self, request_id: int) -> bool:
         """End a request with its next token, in each lane that still has it. The lanes may be
         at different tokens, so its outputs are not compared. False when no lane has it."""
-        found = [e for e in self.engines.values() if e.shorten(request_id)]
+        found = [e for e in self.going.values() if e.shorten(request_id)]
         if found:
             self._apart.add(request_id)
             self._note(request_id, "ended by hand")
@@ -84,6 +103,12 @@ class Lanes:
         for engine in self.engines.values():
             engine.close()
 
+    def _step(self, name: str, engine: Engine) -> None:
+        requests = self.stream.take(self._cursor[name], self.step_count, engine.outstanding)
+        self._cursor[name] += len(requests)
+        engine.submit(requests)
+        engine.step()
+
     def _note(self, request_id: int, text: str) -> None:
         for engine in self.engines.values():
             engine.scheduler.ledger.events.append(
@@ -93,7 +118,7 @@ class Lanes:
     def _compare(self) -> None:
         """Compare and forget outputs that all lanes have. A request that some lane turned
         away stays with the others until there are too many of them."""
-        outputs = [engine.outputs for engine in self.engines.values()]
+        outputs = [engine.outputs for engine in self.going.values()]
         if len(outputs) < 2 or not all(outputs):
             self._trim()
             return

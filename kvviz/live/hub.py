@@ -22,11 +22,11 @@ from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
 from kvviz.errors import CapacityError, KvvizError
 from kvviz.live.kept import Shelf
+from kvviz.live.limits import Limits
 from kvviz.live.runner import LiveRunner
 from kvviz.records import DeviceMemory
 
-GRACE_SECONDS = 20.0
-MAX_RUNNERS = 20
+LOOK_AGAIN_SECONDS = 2.0
 HEAD_START = 150  # steps until the default mix has filled its pool
 
 
@@ -36,8 +36,8 @@ class Hub:
     def __init__(
         self,
         *,
-        grace: float = GRACE_SECONDS,
-        limit: int = MAX_RUNNERS,
+        grace: float = Limits().grace,
+        limit: int = Limits().runners,
         budget: PoolBudget | None = None,
     ) -> None:
         self.budget = budget or PoolBudget.of_host()
@@ -49,6 +49,10 @@ class Hub:
         self._backends: dict[str, Backend] = {}
         self._backend_lock = threading.Lock()
 
+    @classmethod
+    def of(cls, limits: Limits) -> Hub:
+        return cls(grace=limits.grace, limit=limits.runners, budget=limits.budget())
+
     def backend(self, folder: str = "") -> Backend:
         """The shared weights of a model folder, loaded once. May take seconds."""
         with self._backend_lock:
@@ -59,10 +63,18 @@ class Hub:
             return self._backends[folder]
 
     def lease(
-        self, session: str, config: Callable[[], RunConfig], replay_to: int | None = None
+        self,
+        session: str,
+        config: Callable[[], RunConfig],
+        replay_to: int | None = None,
+        present: Callable[[], bool] = lambda: True,
     ) -> LiveRunner:
         """The session's runner, made when there is none (and then brought to the step
-        `replay_to`). Raises CapacityError when full."""
+        `replay_to`). Raises CapacityError when full.
+
+        `present()`: is the session still there? It may have ended, and been released, while the
+        script that leases was under way; so it is asked once more after a new lease.
+        """
         with self._lock:
             ending = self._endings.pop(session, None)
             if ending:
@@ -71,6 +83,7 @@ class Hub:
             if runner is not None and runner.alive:
                 return runner
             self._forget_the_dead()
+            self._end_the_left()
             if len(self._runners) >= self._limit:
                 raise CapacityError(
                     f"{self._limit} people run kvviz on this server already, and that is its "
@@ -85,6 +98,9 @@ class Hub:
                 replay_to=replay_to,
             )
             self._runners[session] = runner
+            again = threading.Timer(LOOK_AGAIN_SECONDS, self._look_again, (session, present))
+            again.daemon = True
+            again.start()
             return runner
 
     def release(self, session: str) -> None:
@@ -127,6 +143,20 @@ class Hub:
             runner = self._runners.pop(session, None)
         if runner is not None:
             runner.close()
+
+    def _look_again(self, session: str, present: Callable[[], bool]) -> None:
+        if not present():
+            self.release(session)
+
+    def _end_the_left(self) -> None:
+        """Of a full server: who has left does not get the whole grace, the first first. A few
+        reloads of one page would keep others out."""
+        while self._endings and len(self._runners) >= self._limit:
+            session = next(iter(self._endings))
+            self._endings.pop(session).cancel()
+            runner = self._runners.pop(session, None)
+            if runner is not None:
+                runner.close()
 
     def _forget_the_dead(self) -> None:
         self._runners = {s: r for s, r in self._runners.items() if r.alive}

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 
 from kvviz.config import RunConfig
-from kvviz.engine.engine import Engine
+from kvviz.engine.engine import Engine, Fault
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.recorder import Series
 from kvviz.records import DeviceMemory, Event, Snapshot
@@ -47,6 +47,7 @@ class Published:
     changes: the steps at which settings were changed while it ran.
     memory: what the GPU says of its own; None on the CPU.
     replayed: the run was made anew from a link, without tensors.
+    faults: lanes that stopped, and why; their pictures are of the step before.
     """
 
     version: int
@@ -68,6 +69,12 @@ class Published:
     changes: tuple[int, ...] = ()
     replayed: bool = False
     memory: DeviceMemory | None = None
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> dict[str, Fault]:
+        """The faults that had happened by this step."""
+        return {name: fault for name, fault in self.faults.items() if fault.step < self.step}
 
 
 def view_lane(lanes: Lanes, name: str, snapshot: Snapshot | None = None) -> LaneView:

@@ -327,6 +327,7 @@ class LiveRunner:
         self._message = ""
         self._single_steps = 0
         self._lanes = self._build(config)
+        self._lanes.isolated = True
         self._past = Past(list(self._lanes.engines))
         self._changes = ()
         self._shots = {}
@@ -403,6 +404,7 @@ class LiveRunner:
             changes=self._changes,
             replayed=self.replayed,
             memory=None if lanes.config.dry else self._memory(),
+            faults={name: e.fault for name, e in lanes.engines.items() if e.fault},
         )
 
     def _shown_state(self) -> str:

@@ -13,6 +13,7 @@ import torch
 from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
 from kvviz.model import kernels
+from kvviz.model.finite import not_finite
 from kvviz.model.rows import Rows
 from kvviz.model.serving import ServingModel, product
 
@@ -70,7 +71,7 @@ class CpuDecoder:
             kernels.rotate_and_store(
                 qkvn, self._cos, self._sin, rows.positions, rows.slots, self._heads, *kv
             )
-            kernels.attend(
+            unread = kernels.attend(
                 qkvn,
                 *kv,
                 self.table.array,
@@ -83,6 +84,8 @@ class CpuDecoder:
                 self._bits,
                 an,
             )
+            if unread >= 0:
+                raise not_finite(rows, unread, self.store, self.table)
             x.addmm_(attention, layer.out)
             kernels.rms_norm(xn, norm_2, self._eps, hn)
             torch.mm(h, layer.gate_up, out=gate_up)

@@ -13,6 +13,7 @@ from kvviz.caches.layout import AddressTable
 from kvviz.caches.store import KVStore
 from kvviz.model.attention import Attention, Inputs
 from kvviz.model.attention_for import attention_for
+from kvviz.model.finite import not_finite
 from kvviz.model.graphs import Capture, DecodeGraphs, cuda_capture, graphs_over
 from kvviz.model.rows import Rows
 from kvviz.model.serving import ServingModel
@@ -52,7 +53,13 @@ class TorchDecoder:
         """The logits where they were computed, to be used before the next call."""
         rows = self.attention.ordered(rows)
         found = self._graphs.logits(rows) if self._graphs else None
-        return self.run(self.inputs(rows)) if found is None else found
+        if found is not None:
+            self._found_finite(found, rows, rows.last)
+            return found
+        batch = self.inputs(rows)
+        x = self._hidden(batch)
+        self._found_finite(x, rows)
+        return self._head(x, batch)
 
     def inputs(self, rows: Rows) -> Inputs:
         """An ordered batch on the device."""
@@ -64,6 +71,9 @@ class TorchDecoder:
 
     def run(self, batch: Inputs) -> torch.Tensor:
         """Write K and V of all rows; logits [tokens drawn, vocab] on the device."""
+        return self._head(self._hidden(batch), batch)
+
+    def _hidden(self, batch: Inputs) -> torch.Tensor:
         model, shape = self.model, self.model.shape
         x = model.embed[batch.tokens]
         cos, sin = model.cos[batch.positions, None], model.sin[batch.positions, None]
@@ -80,7 +90,17 @@ class TorchDecoder:
             x = x + attended.reshape(len(x), heads * d) @ layer.out
             gate, up = (self._norm(x, layer.norm_mlp) @ layer.gate_up).chunk(2, dim=-1)
             x = x + (F.silu(gate) * up) @ layer.down
-        return self._norm(x[batch.last], model.norm) @ model.unembed
+        return x
+
+    def _head(self, x: torch.Tensor, batch: Inputs) -> torch.Tensor:
+        return self._norm(x[batch.last], self.model.norm) @ self.model.unembed
+
+    def _found_finite(self, values: torch.Tensor, rows: Rows, at: np.ndarray | None = None) -> None:
+        """Raises for the first of these rows of the batch (all, or those at `at`) that is not."""
+        finite = values.isfinite().all(1)
+        if not finite.all():
+            row = int((~finite).nonzero()[0])
+            raise not_finite(rows, row if at is None else int(at[row]), self.store, self.table)
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.model.shape.rms_norm_eps)

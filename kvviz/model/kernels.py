@@ -189,6 +189,16 @@ def _mix(scores, v, step, table, piece, count, out):
 
 
 @njit(**_OPTIONS)
+def _finite(bits, start, stop):
+    """Are float32 numbers, given as int32, finite? Fast maths may take that for granted, so the
+    exponents are looked at."""
+    largest = np.int32(0)
+    for i in range(start, stop):
+        largest = max(largest, bits[i] & np.int32(0x7F800000))
+    return largest != np.int32(0x7F800000)
+
+
+@njit(**_OPTIONS)
 def attend(
     qkv,
     k_rows,
@@ -210,13 +220,15 @@ def attend(
     qkv [n, ...] with rotated q first; k_rows and v_rows [rows, d_h]; table int32 [sequences,
     pieces]; rows, positions [n]: the row's line in the table and its position; window: how many
     last tokens a row sees, 0 for all; scores float32 [group, longest], bits int32 [longest]:
-    scratch; out [n, heads * d_h].
+    scratch; out [n, heads * d_h]. Returns the first row that read a K or V which is no finite
+    number, and leaves the others undone; -1 when there is none.
     """
     d = k_rows.shape[1]
     kv_heads = (qkv.shape[1] // d - heads) // 2
     group = heads // kv_heads
     scale = _F(1) / np.sqrt(_F(d))
     power = bits.view(np.float32)
+    score_bits, out_bits = scores.view(np.int32), out.view(np.int32)
     for n in range(len(rows)):
         count = positions[n] + 1
         line = table[rows[n]]
@@ -229,9 +241,14 @@ def attend(
             for g in range(group):
                 if window:
                     scores[g, : max(count - window, 0)] = _UNSEEN
+                if not _finite(score_bits[g], 0, count):
+                    return n
                 _softmax(scores[g], count, bits, power)
             v = v_rows[h * head_step :]
             _mix(scores, v, slot_step, line, piece, count, o)
+            if not _finite(out_bits[n], at, at + group * d):
+                return n
+    return -1
 
 
 @njit(cache=True, nogil=True)

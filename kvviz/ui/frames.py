@@ -104,16 +104,24 @@ class FrameBuilder:
 def head(published: Published, theme: Theme) -> dict[str, Any]:
     """Everything that is text: verdict, the numbers over the maps, status, stamp. The tables of
     numbers come with the charts only."""
-    snapshots = {name: lane.snapshot for name, lane in published.lanes.items()}
+    stopped = published.stopped
+    going = {name: lane for name, lane in published.lanes.items() if name not in stopped}
+    snapshots = {name: lane.snapshot for name, lane in going.items()}
     last = {
         name: next((e for e in lane.refusals if e.verdict == "fragmented"), None)
-        for name, lane in published.lanes.items()
+        for name, lane in going.items()
     }
     return {
         "version": published.version,
         "step": published.step,
         "state": published.state,
         "message": published.message,
+        "stopped": {
+            name: f"{name.capitalize()} stopped in step {number(fault.step)}: "
+            f"{fault.text.rstrip('.')}. "
+            "Its map is the last one before; Reset starts all lanes anew."
+            for name, fault in stopped.items()
+        },
         "theme": theme.name,
         "verdict": asdict(words.verdict(snapshots, last)) if snapshots else None,
         "lanes": {

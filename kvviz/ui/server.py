@@ -29,6 +29,7 @@ from kvviz.errors import KvvizError
 from kvviz.live import log as events
 from kvviz.live.hub import Hub
 from kvviz.live.kept import keep
+from kvviz.live.limits import Limits
 from kvviz.live.runner import THREAD_NAME
 from kvviz.recording.files import SUFFIX
 from kvviz.ui.files import WRITERS
@@ -62,6 +63,7 @@ _OWN = (
 )  # files beside this one
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KINDS = {name: _TYPES[Path(name).suffix] for name in ("plotly.js", *_OWN)}
+_KEPT_THREADS = ("AnyIO worker", "asyncio_")
 _WORDS = 4096  # longest message taken from a browser, in bytes
 
 
@@ -69,7 +71,7 @@ _WORDS = 4096  # longest message taken from a browser, in bytes
 def hub() -> Hub:
     """The process's hub. Streamlit's cache keeps it when an edited module is imported anew; a
     module's own global would be lost then, with every runner in it."""
-    return Hub()
+    return Hub.of(Limits.of())
 
 
 @asynccontextmanager
@@ -95,12 +97,14 @@ def routes() -> list[BaseRoute]:
 
 
 async def status(_request: Request) -> Response:
-    """Runner threads alive in this process, and what their pools hold."""
+    """Runner threads alive in this process, all threads but those that the server keeps for its
+    next requests, and what the pools hold."""
     budget = hub().budget
-    threads = sum(thread.name == THREAD_NAME for thread in threading.enumerate())
+    names = [thread.name for thread in threading.enumerate()]
     return JSONResponse(
         {
-            "runners": threads,
+            "runners": names.count(THREAD_NAME),
+            "threads": sum(not name.startswith(_KEPT_THREADS) for name in names),
             "pool_bytes": budget.used_bytes,
             "pool_bytes_limit": budget.limit_bytes,
         }

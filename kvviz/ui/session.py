@@ -7,6 +7,7 @@ when the session ends, on the server's event loop, so nothing there may wait.
 from __future__ import annotations
 
 import streamlit as st
+from streamlit import runtime
 
 from kvviz.config import RunConfig
 from kvviz.live.runner import LiveRunner
@@ -20,7 +21,9 @@ def session_runner(config: RunConfig | None) -> LiveRunner:
     CapacityError when the server is full."""
     session = _session_id()
     _lease(session)
-    return hub().lease(session, lambda: config or RunConfig(), linked_step())
+    return hub().lease(
+        session, lambda: config or RunConfig(), linked_step(), lambda: _present(session)
+    )
 
 
 def linked_step() -> int | None:
@@ -34,6 +37,11 @@ def linked_step() -> int | None:
 @st.cache_resource(scope="session", show_spinner=False, on_release=lambda s: hub().release(s))
 def _lease(session: str) -> str:
     return session
+
+
+def _present(session: str) -> bool:
+    """Does somebody have this session open? Yes where there is no server to know it."""
+    return not runtime.exists() or runtime.get_instance().is_active_session(session)
 
 
 def _session_id() -> str:

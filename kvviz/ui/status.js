@@ -37,7 +37,7 @@ export class Status {
     put(this.find("again"), state === "failed" ? "Restart" : "Reset");
     this.tell(frame.past.looking ? "past" : state);
     this.buttons(true);
-    if (state !== "failed") { this.note(""); return; }
+    if (state !== "failed") { this.note(Object.values(frame.stopped).join(" ")); return; }
     this.note(`${frame.message} The settings in the sidebar can be changed first.`, "Restart the run",
       () => this.view.send({ do: "reset" }));
   }

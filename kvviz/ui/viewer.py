@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,8 @@ from kvviz.ui.asked import Asked
 from kvviz.ui.frames import FrameBuilder, pinned, whole_run
 from kvviz.views.memory_map import COLOUR_BY
 from kvviz.views.theme import THEMES, Figure, Theme
+
+log = logging.getLogger(__name__)
 
 FRAME_SECONDS = 0.1
 _LOOK_SECONDS = 0.03  # between frames of a past that is being scrubbed through
@@ -131,7 +134,8 @@ class Viewer:
             if seek is not None:
                 look = self.look = await self._answer(self.runner.refusal(look, seek))
             return await self._answer(self.runner.past(look))
-        except (KvvizError, TimeoutError, ValueError):
+        except Exception as error:  # a picture of the newest step is better than none
+            _note(error)
             self.look = None
             return newest
 
@@ -141,7 +145,8 @@ class Viewer:
             return await self._answer(
                 self.runner.ask(lambda lanes, past, _: asked.answer(lanes, past, step))
             )
-        except (KvvizError, TimeoutError, KeyError, ValueError):
+        except Exception as error:  # a question that fails must not end the page
+            _note(error)
             return {}
 
     async def _figures(self, published: Published) -> Callable[[Theme, str], dict[str, Figure]]:
@@ -160,8 +165,8 @@ class Viewer:
                 )
                 found.append(lambda theme, by: {"run": whole_run(sample, theme, by)})
                 self._whole = (run, (published.first, published.last), *look)
-        except (KvvizError, TimeoutError, KeyError, ValueError):
-            pass
+        except Exception as error:  # as above
+            _note(error)
         if run is None:
             self._whole = ()
         return lambda theme, by: {n: f for part in found for n, f in part(theme, by).items()}
@@ -175,3 +180,9 @@ class Viewer:
 
     async def _answer(self, future: Any) -> Any:
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
+
+
+def _note(error: Exception) -> None:
+    """For the server's log, unless it is what happens when a run is busy or a step is gone."""
+    if not isinstance(error, KvvizError | TimeoutError | KeyError | ValueError):
+        log.error("a viewer's question failed", exc_info=error)

@@ -18,8 +18,8 @@ export class Words {
     for (const [name, colour] of Object.entries(frame.legend)) {
       this.view.root.style.setProperty(`--kv-c-${name}`, colour);
     }
-    for (const [name, lane] of Object.entries(frame.lanes)) this.lane(name, lane);
-    for (const [name, words] of Object.entries(frame.said || {})) find(name).setAttribute("aria-label", words);
+    for (const [name, lane] of Object.entries(frame.lanes)) this.lane(name, lane, name in frame.stopped);
+    for (const [name, words] of Object.entries(frame.said)) find(name).setAttribute("aria-label", words);
     if (frame.numbers) this.tables(frame.numbers, Object.keys(frame.lanes));
   }
 
@@ -42,10 +42,11 @@ export class Words {
     }
   }
 
-  lane(name, lane) {
+  lane(name, lane, stopped) {
     const { find } = this.view, card = find(`lane-${name}`);
     if (!card) return;  // the lanes have just been changed: the page is told next
     card.style.setProperty("--kv-lane", lane.colour);
+    card.toggleAttribute("data-stopped", stopped);
     put(card.querySelector(".kv-what"), lane.what);
     keys(find(`key-${name}`), lane.key);
     this.figures(card.querySelector(".kv-figures"), lane.figures, name);

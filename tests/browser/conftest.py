@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -22,18 +23,25 @@ READY = "() => window.__kvviz && window.__kvviz.maps >= 2 && window.__kvviz.char
 
 
 class Server:
-    """`streamlit run app.py` on a free port."""
+    """`streamlit run app.py` on a free port. Runners outlive their sessions by a second only,
+    so that tests need not wait for them. `start`: what runs streamlit, given its words."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        log: str = "server.log",
+        start: tuple[str, ...] = ("-m", "streamlit"),
+        **environment: str,
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://localhost:{self.port}"
         ARTIFACTS.mkdir(exist_ok=True)
-        self.log = (ARTIFACTS / "server.log").open("w")
+        self.log = (ARTIFACTS / log).open("w")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(self.port)],
+            [sys.executable, *start, "run", "app.py", "--server.port", str(self.port)],
             cwd=ROOT,
+            env=os.environ | {"KVVIZ_GRACE_SECONDS": "1", **environment},
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )
@@ -54,6 +62,18 @@ class Server:
         """What the server says of its runner threads and pools."""
         with urllib.request.urlopen(f"{self.url}/kvviz/status", timeout=10) as answer:
             return json.load(answer)
+
+    def until_empty(self, threads: int = 1 << 30, seconds: float = 60) -> dict[str, int]:
+        """Its status once nothing runs there any more, no pool is held, and no more than so many
+        threads are left."""
+        deadline = time.monotonic() + seconds
+        while True:
+            status = self.status()
+            if not (status["runners"] or status["pool_bytes"] or status["threads"] > threads):
+                break
+            assert time.monotonic() < deadline, f"something stays behind: {status}"
+            time.sleep(0.1)
+        return status
 
     def stop(self) -> None:
         self.process.terminate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -198,11 +197,7 @@ def test_a_closed_tab_ends_its_runner(visit: Open, server: Server) -> None:
     assert running["runners"] >= 1
     assert running["pool_bytes"] >= 2 * 8192 * 2048
     one.close()
-    deadline = time.monotonic() + 60
-    while server.status()["runners"] and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert server.status()["runners"] == 0
-    assert server.status()["pool_bytes"] == 0
+    server.until_empty()
 
 
 def test_frames_keep_their_pace_and_size(visit: Open) -> None:

@@ -32,7 +32,7 @@ def dry(changes: dict[str, Any] | None = None) -> RunConfig:
 
 
 class Builder:
-    """Builds dry lanes and keeps them; `fault` is raised by the next step of the paged lane."""
+    """Builds dry lanes and keeps them; `fault` is raised by the next step of every lane."""
 
     def __init__(self) -> None:
         self.built: list[Lanes] = []
@@ -44,7 +44,7 @@ class Builder:
         if self.refuses is not None:
             raise self.refuses
         lanes = build_lanes(config.replace({"dry": True}))
-        forward = lanes.engines["paged"].forward
+        forward = next(iter(lanes.engines.values())).forward
         close = lanes.close
 
         class Faulty(type(forward)):
@@ -57,7 +57,8 @@ class Builder:
             self.closed.append(lanes)
             close()
 
-        lanes.engines["paged"].forward = Faulty()
+        for engine in lanes.engines.values():
+            engine.forward = Faulty()
         lanes.close = remember
         self.built.append(lanes)
         return lanes

@@ -93,6 +93,31 @@ def test_the_limit_is_told(hub):
     assert one.lease("c", dry).alive
 
 
+def test_who_has_left_makes_room(hub):
+    """Three reloads of a page would keep the next visitor out for twenty seconds."""
+    one = hub(limit=3, grace=60.0)
+    runners = {name: one.lease(name, dry) for name in "abc"}
+    one.release("b")
+    one.release("a")
+    assert one.lease("d", dry).alive
+    assert [runners[name].alive for name in "abc"] == [True, False, True]
+    assert runners["a"] is one.lease("a", dry)  # it came back in time
+    with pytest.raises(CapacityError):
+        one.lease("e", dry)
+    assert one._endings == {}
+
+
+def test_a_session_that_ended_while_it_leased_is_released(hub, monkeypatch):
+    """It is released before it has a runner, which then nobody would ever end."""
+    monkeypatch.setattr("kvviz.live.hub.LOOK_AGAIN_SECONDS", 0.02)
+    one = hub(grace=0.01)
+    one.release("a")
+    runner = one.lease("a", dry, present=lambda: False)
+    stays = one.lease("b", dry, present=lambda: True)
+    until(lambda: not runner.alive)
+    assert (one.running, stays.alive) == (1, True)
+
+
 def test_a_token_leads_to_its_living_runner_only(hub):
     """A viewer would see another person's run, or one that has ended."""
     one = hub()

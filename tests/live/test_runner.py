@@ -232,10 +232,10 @@ def test_a_fault_in_a_step_is_shown(start, builder):
     """The thread would die silently, or the page would lose its last picture."""
     runner = start()
     until(lambda: runner.latest().step > 20)
-    builder.fault = RuntimeError("boom in the paged lane")
+    builder.fault = RuntimeError("boom in all lanes")
     until(lambda: runner.latest().state == "failed")
     shown = runner.latest()
-    assert "RuntimeError: boom in the paged lane" in shown.message
+    assert "RuntimeError: boom in all lanes" in shown.message
     assert {"contiguous", "paged"} == set(shown.lanes)
     assert runner.alive
 

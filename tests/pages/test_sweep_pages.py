@@ -6,6 +6,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+import kvviz.sweeps.sweep
 import kvviz.ui.sweep
 from kvviz.studies import paper
 from kvviz.sweeps.job import Job
@@ -62,6 +63,25 @@ def press(desks):
         return page.run()
 
     return pressed
+
+
+def test_a_worker_that_dies_is_told(visit, press, monkeypatch):
+    """The page would show a traceback, or a line that lacks a point and does not say so."""
+    real = kvviz.sweeps.sweep.run_tasks
+    why = "Its worker died, each time that it was tried."
+
+    def one_dies(function, tasks, pool, **more):
+        first, *others = tasks
+        return {**real(function, {key: tasks[key] for key in others}, pool, **more), first: why}
+
+    monkeypatch.setattr("kvviz.sweeps.sweep.run_tasks", one_dies)
+    page = press(visit("sweep", steps="100", xs="8,16,32", seeds="1"), "Run")
+    assert list(page.exception) == []
+    assert [error.value for error in page.error] == [why]
+    assert [w.value for w in page.warning] == ["1 of 3 cells are missing; press Run to go on."]
+    monkeypatch.setattr("kvviz.sweeps.sweep.run_tasks", real)
+    page = press(page, "Run")
+    assert quiet(page) and list(page.warning) == []
 
 
 def quiet(page: AppTest) -> bool:

@@ -26,8 +26,8 @@ NUMBER = {
     "name", "value", "formula", "numerator", "denominator", "source", "note", "kind", "group",
 }  # fmt: skip
 KEYS = {
-    "version", "step", "state", "message", "theme", "verdict", "lanes", "status", "legend",
-    "stamp", "figures", "hover", "numbers", "past", "said", "snapshots_memory",
+    "version", "step", "state", "message", "stopped", "theme", "verdict", "lanes", "status",
+    "legend", "stamp", "figures", "hover", "numbers", "past", "said", "snapshots_memory",
 }  # fmt: skip
 LEGEND = {
     "written", "reserved", "internal", "external", "usable", "hole", "stuck", "alarm",

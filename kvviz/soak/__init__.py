@@ -1,0 +1,1 @@
+"""Long runs under changing mixes, with every check on."""
