@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "what",
         nargs="*",
-        metavar="engine|chat|snapshot|frame|allocators|replay",
+        metavar="engine|chat|snapshot|frame|allocators|replay|compaction",
         help="all of them by default",
     )
     bench.add_argument("--json", metavar="FILE")
