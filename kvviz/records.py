@@ -197,7 +197,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows that tile the pool in address order, shape [rows] each; owner -1 is a hole.
+    """Rows that tile the pool in address order, integers [rows] each; owner -1 is a hole.
 
     refs: sequences that hold the row; a shared row names the oldest of them as its owner.
     cached: slots in a hole that still hold a prefix which a request may use again.

@@ -24,8 +24,8 @@ ROUNDS = 15
 SIZES = np.unique(np.geomspace(16, 4096, 64).astype(np.int64))
 TARGETS = {65_536: 1.0, 1_048_576: 10.0}  # blocks -> ms
 _SLOT_BYTES = 2048
-# owner, used: int64; refs: int32. Read where they are kept, written to the copy.
-_ROW_BYTES = 20
+# owner: int64; used, refs: int32. Read where they are kept, written to the copy.
+_ROW_BYTES = 16
 
 
 def bench_snapshot() -> list[Measured]:
@@ -45,7 +45,7 @@ def busy_engine(layout: str, slots: int, running: int = RUNNING) -> Engine:
             "engine.max_running": running,
             "engine.token_budget": 1 << 17,
             "engine.queue_limit": 4 * running,
-            "contiguous.reservation": "exact",
+            "contiguous.reservation": "oracle",
         }
     )
     made = LAYOUTS[layout](config)
@@ -100,7 +100,8 @@ def _requests(slots: int, running: int) -> list[Request]:
     rng = np.random.default_rng(1)
     count = running + running // 4
     mean = 0.9 * slots / running
-    prompts = np.clip(rng.lognormal(np.log(mean) - 0.18, 0.6, count), 16, 4 * mean).astype(int)
-    outputs = np.where(np.arange(count) % 4 == 1, rng.integers(2, 64, count), 4096)
+    lives = np.clip(rng.lognormal(np.log(mean) - 0.18, 0.6, count), 300, 4 * mean).astype(int)
+    outputs = np.where(np.arange(count) % 4 == 1, rng.integers(2, 64, count), 256)
+    prompts = lives - outputs + 1
     lengths = np.stack([prompts, outputs], axis=1).tolist()
     return [Request(i, 0, prompt, output, output) for i, (prompt, output) in enumerate(lengths)]

@@ -29,7 +29,7 @@ class BlockRows:
         self._nobody = np.full(rows, HOLE, np.int64)
         self._nobody[: pool.null] = self._nobody[count:] = RESERVED
         self._owner = self._nobody.copy()
-        self._used = np.zeros(rows, np.int64)  # as if what is held were full
+        self._used = np.zeros(rows, np.int32)  # as if what is held were full
 
     def hold(self, ids: np.ndarray, owner: np.ndarray | int) -> None:
         """These blocks have this one holder now."""
@@ -50,24 +50,32 @@ class BlockRows:
         """tails: (ids, slots written) of the blocks that are written in part. unwritten: ids of
         those that are held and hold nothing yet. holders: (ids, owners) of all that are held,
         the oldest holder of a block last; None while `hold` was told of each."""
+        owner, used, refs = _columns(len(self._owner))
         if holders is None:
-            owner, used = self._owner.copy(), self._used.copy()
+            owner[:], used[:] = self._owner, self._used
         else:
-            owner = self._nobody.copy()
+            owner[:] = self._nobody
             ids, owners = holders
             owner[ids] = owners
-            used = np.multiply(owner >= 0, self._grain, dtype=np.int64)
+            np.multiply(owner >= 0, self._grain, out=used, dtype=np.int32)
         ids, written = tails
         used[ids] = written
         used[unwritten] = 0
         count = self._pool.count
-        refs = np.ones(len(owner), np.int32)
-        refs[:count] = self._pool.refs
+        refs[:count], refs[count:] = self._pool.refs, 1
         cached = self._none
         if self._pool.cached_blocks:
             cached = np.zeros(len(owner), np.int64)
             np.multiply(self._pool.cached, self._grain, out=cached[:count])
         return Columns(self._start, self._size, used, owner, refs, cached)
+
+
+def _columns(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """int64, int32 and int32 [rows] in one piece of memory. The C library gives large pieces back
+    when more than twice the largest is free, and new ones cost a page fault for every 4 KiB:
+    several times what is written to them. One piece that is as large each time stays."""
+    memory = np.empty(4 * rows, np.int32)
+    return memory[: 2 * rows].view(np.int64), memory[2 * rows : 3 * rows], memory[3 * rows :]
 
 
 def _fixed(column: np.ndarray) -> np.ndarray:

@@ -208,8 +208,7 @@ class PagedLayout:
 
     def held_each(self, request_ids: list[int]) -> np.ndarray:
         """Slots held by each of these requests, int64 [n]."""
-        row = self.table.row
-        return self._blocks[[row(request_id) for request_id in request_ids]] * self.grain
+        return self._blocks[self.table.rows(request_ids)] * self.grain
 
     def block_table(self, request_id: int) -> np.ndarray:
         """Physical block ids in logical order, int64 [blocks]."""
@@ -401,8 +400,7 @@ class PagedLayout:
 
     def _holders(self) -> tuple[np.ndarray, np.ndarray]:
         """(ids, owners) of all blocks in all tables, those of the oldest request last."""
-        order = [self.table.row(request_id) for request_id in reversed(self._requests)]
-        lines = np.array(order, np.int64)
+        lines = self.table.rows(reversed(self._requests))
         counts = self._blocks[lines]
         return self._ids_from(lines, np.zeros_like(lines), counts), self._id[lines].repeat(counts)
 
