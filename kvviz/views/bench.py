@@ -42,13 +42,15 @@ def against_targets(figures: Sequence[Judged], theme: Theme) -> Figure | None:
         "layout": layout(
             theme,
             height=ROW * len(judged) + 40,
-            margin=(4, 8, 4, 36),
+            margin=(8, 8, 4, 36),
             xaxis=axis(theme, "value / target", range=[0, end], nticks=6, fixedrange=True),
             yaxis=axis(
                 theme, range=[len(judged) - 0.5, -0.95], showticklabels=False, showgrid=False,
                 fixedrange=True,
             ),
-            annotations=[_words(figure, at, theme) for at, figure in enumerate(judged)],
+            annotations=[
+                _words(figure, at, theme, cut=ratios[at] > end) for at, figure in enumerate(judged)
+            ],
             shapes=[
                 {
                     "type": "line", "x0": 1, "x1": 1, "y0": at - 0.2, "y1": at + 0.2,
@@ -113,11 +115,6 @@ def _bars(
                 "solidity": 0.3,
             },
         },
-        "text": [f"{each:.1f} times, cut" if each > end else "" for each in ratios],
-        "textposition": "inside",
-        "insidetextanchor": "end",
-        "textangle": 0,
-        "textfont": {"color": theme.paper, "size": 11},
         "customdata": [[escape(f.name), f"{verdict(f)}: {_told(f)}"] for f in judged],
         "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     }
@@ -148,11 +145,11 @@ def _floors(judged: Sequence[Judged], end: float, theme: Theme) -> dict[str, Any
     }
 
 
-def _words(figure: Judged, at: int, theme: Theme) -> dict[str, Any]:
+def _words(figure: Judged, at: int, theme: Theme, *, cut: bool) -> dict[str, Any]:
     name = figure.name
     name = name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
     return {
-        "text": f"{escape(name)}<br><b>{verdict(figure)}</b> {_told(figure)}",
+        "text": f"{escape(name)}<br><b>{verdict(figure)}</b> {_told(figure)}{' (bar cut)' * cut}",
         "x": 0, "xref": "paper", "xanchor": "left",
         "y": at - 0.16, "yanchor": "bottom",
         "align": "left",
