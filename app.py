@@ -30,6 +30,7 @@ else:
         st.Page("pages/recording.py", title="Recording"),
         st.Page("pages/capacity.py", title="Capacity"),
         st.Page("pages/paper.py", title="The paper's figure"),
+        st.Page("pages/bench.py", title="Bench"),
         st.Page("pages/terms.py", title="Terms"),
     ]
     st.navigation(pages, position="top").run()

@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "what",
         nargs="*",
-        metavar="engine|chat|snapshot|frame|allocators|replay|cuda",
+        metavar="engine|chat|snapshot|frame|allocators|replay|compaction|cuda",
         help="all of them by default",
     )
     bench.add_argument("--json", metavar="FILE")

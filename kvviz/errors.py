@@ -48,3 +48,7 @@ class ScenarioError(KvvizError):
 
 class RecordingError(KvvizError):
     """A saved run is damaged, too large, from a newer kvviz, or can't be written."""
+
+
+class BenchError(KvvizError):
+    """A bench's JSON can't be read."""

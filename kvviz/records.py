@@ -198,10 +198,11 @@ class Counters:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows that tile the pool in address order, shape [rows] each; owner -1 is a hole.
+    """Rows that tile the pool in address order, integers [rows] each; owner -1 is a hole.
 
     refs: sequences that hold the row; a shared row names the oldest of them as its owner.
     cached: slots in a hole that still hold a prefix which a request may use again.
+    Nothing is written to them any more: what follows from them is counted once and kept.
     """
 
     start: np.ndarray
@@ -210,6 +211,45 @@ class Columns:
     owner: np.ndarray
     refs: np.ndarray
     cached: np.ndarray | None = None
+
+    @cached_property
+    def holes(self) -> tuple[np.ndarray, np.ndarray]:
+        """(starts, sizes) of the holes, int64 [holes] each; free rows that touch are one."""
+        free = np.zeros(len(self.owner) + 2, bool)  # something is held before and behind
+        np.equal(self.owner, HOLE, out=free[1:-1])
+        edges = (free[1:] != free[:-1]).nonzero()[0]
+        first, last = edges[::2], edges[1::2] - 1
+        starts = self.start[first]
+        return starts, self.start[last] + self.size[last] - starts
+
+    @cached_property
+    def free(self) -> int:
+        """Slots in holes."""
+        return int(self.holes[1].sum())
+
+    @cached_property
+    def reserved(self) -> int:
+        """Slots that no request can get."""
+        return int(self.size[self.owner == RESERVED].sum())
+
+    @cached_property
+    def taken(self) -> int:
+        """Slots that requests hold, each once."""
+        whole = int(self.start[-1] + self.size[-1]) if len(self.start) else 0
+        return whole - self.free - self.reserved
+
+    @cached_property
+    def written(self) -> int:
+        """Slots that hold a token, each once."""
+        return int(self.used.sum())
+
+    @cached_property
+    def again(self) -> int:
+        """Slots counted once for each holder beyond a row's first."""
+        if self.refs.max(initial=0) < 2:
+            return 0
+        more = (self.refs > 1).nonzero()[0]
+        return int(((self.refs[more] - 1) * self.size[more]).sum())
 
 
 @dataclass(frozen=True)
@@ -250,8 +290,8 @@ class Snapshot:
 
     @cached_property
     def free(self) -> int:
-        columns = self.columns
-        return int(columns.size[columns.owner == HOLE].sum())
+        """Slots in holes."""
+        return self.columns.free
 
     @property
     def block(self) -> int | None:

@@ -23,7 +23,9 @@ class BlockPool:
 
     `null`: block 0 is held by the pool itself and never handed out (vLLM's null block).
     `free_blocks`: those that nobody holds, cached ones included.
-    `evicted`: cached blocks whose content the last `take` lost.
+    `evicted`: cached blocks whose content the last `take` lost; `evictions`: those of all takes.
+    `again`: holders beyond each block's first, of all blocks together.
+    `cached`: bool [count], the free blocks that still hold a prefix.
 
     Ids are int64, for an array is indexed several times faster by these than by int32. With a
     dozen blocks a call it is the number of numpy calls that counts, and reductions cost most: so
@@ -35,7 +37,8 @@ class BlockPool:
         self.null = null
         self.refs = np.zeros(count, np.int32)
         self.refs[:null] = 1
-        self.evicted = 0
+        self.evicted = self.evictions = self.again = 0
+        self.cached = np.zeros(count, bool)
         self._marks = -1 - np.arange(count, dtype=np.int32)
         # The top of the stack is the end of its first `_bare` entries; the lowest block goes first.
         self._stack = np.arange(count - 1, -1, -1, dtype=np.int64)
@@ -48,6 +51,11 @@ class BlockPool:
     def usable_blocks(self) -> int:
         """Blocks that can be handed out at all."""
         return self.count - self.null
+
+    @property
+    def cached_blocks(self) -> int:
+        """Free blocks that still hold a prefix."""
+        return len(self._idle)
 
     def idle(self) -> np.ndarray:
         """Ids of the free blocks that still hold a prefix, least recently used first."""
@@ -73,12 +81,15 @@ class BlockPool:
 
     def share(self, ids: np.ndarray) -> None:
         """One more holder for each of these blocks, live or cached."""
-        cached = ids[self.refs[ids] == 0].tolist()
+        unheld = ids[self.refs[ids] == 0]
+        cached = unheld.tolist()
         for block in cached:
             assert block in self._idle, f"share of the free block {block}"
         for block in cached:
             del self._idle[block]
+        self.cached[unheld] = False
         self.free_blocks -= len(cached)
+        self.again += len(ids) - len(cached)
         self.refs[ids] += 1
 
     def drop(self, ids: np.ndarray) -> np.ndarray:
@@ -121,6 +132,11 @@ class BlockPool:
         assert (self.refs >= 0).all(), "a block has a negative ref count"
         assert {b: k for k, b in self._block.items()} == self._key, "keys and blocks disagree"
         assert all(block in self._key for block in self._idle), "a cached block has no key"
+        assert np.array_equal(np.flatnonzero(self.cached), np.sort(self.idle())), (
+            "the marks of cached blocks are stale"
+        )
+        again = int(np.maximum(self.refs - 1, 0).sum())
+        assert self.again == again, f"{self.again} further holders counted, {again} there"
 
     def _less(self, ids: np.ndarray, holders: np.ndarray, once: bool) -> np.ndarray:
         """Take one off the holders of these blocks; those that nobody holds now, tail first."""
@@ -128,13 +144,16 @@ class BlockPool:
         self.refs[ids] = holders - (once and held)
         assert once, f"double free: a block stands twice in {ids}"
         assert held, f"double free of {ids[holders == 0]}"
-        return ids[holders == 1][::-1]
+        last = holders == 1
+        self.again -= len(ids) - int(last.sum())
+        return ids[last][::-1]
 
     def _push(self, freed: np.ndarray) -> np.ndarray:
         """Those without a key go on the stack, and are returned; the others are kept."""
         if self._key:
             kept = np.array([block in self._key for block in freed.tolist()], bool)
             self._idle.update(dict.fromkeys(freed[kept].tolist()))
+            self.cached[freed[kept]] = True
             freed = freed[~kept]
         top = self._bare + len(freed)
         self._stack[self._bare : top] = freed
@@ -147,4 +166,6 @@ class BlockPool:
             block, _ = self._idle.popitem(last=False)
             del self._block[self._key.pop(block)]
             ids[i] = block
+        self.cached[ids] = False
+        self.evictions += count
         return ids

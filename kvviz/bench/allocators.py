@@ -14,6 +14,7 @@ from typing import Any
 
 from kvviz.allocators.kinds import ALLOCATORS
 from kvviz.bench.blocks import StackLayout, paged_layout, serve_in_turns
+from kvviz.bench.floors import call_overhead, copy_bandwidth, rate
 from kvviz.bench.linear import LinearAllocator
 from kvviz.bench.result import Measured
 
@@ -32,6 +33,8 @@ def bench_allocators() -> list[Measured]:
 
 def _contiguous() -> list[Measured]:
     found = []
+    call = call_overhead() * 1e6
+    floor_of = f"two calls of {call:.3f} us"
     for fit in ("first", "best"):
         makers = {
             "": ALLOCATORS[fit],
@@ -45,7 +48,13 @@ def _contiguous() -> list[Measured]:
                     times[count].append(_pair(pool, 2 if how else 40))
             us = {count: statistics.median(t) for count, t in times.items()}
             found += [
-                Measured(f"{fit} fit{how}: {count:,} holes, allocate + free", value, "us")
+                Measured(
+                    f"{fit} fit{how}: {count:,} holes, allocate + free",
+                    value,
+                    "us",
+                    floor=2 * call,
+                    floor_of=floor_of,
+                )
                 for count, value in us.items()
             ]
             found.append(
@@ -86,13 +95,16 @@ def _pair(pool: Any, repeats: int) -> float:
 
 def _paged() -> list[Measured]:
     found, us = [], {}
+    bandwidth = copy_bandwidth(1 << 14)  # a count of the slots left, for each sequence
+    floor = 8 / bandwidth * 1e6
+    floor_of = f"a count of 8 bytes read and written at {rate(bandwidth)}"
     for blocks, requests in REQUESTS.items():
         ours, stack = serve_in_turns([paged_layout, StackLayout], blocks, requests)
         assert ours.tokens == stack.tokens and ours.peak == stack.peak, "two different traces"
         us[blocks] = ours.us
         name = f"{blocks:,} blocks, {requests:,} requests"
         found += [
-            Measured(f"paged: {name}, a token", ours.us, "us"),
+            Measured(f"paged: {name}, a token", ours.us, "us", floor=floor, floor_of=floor_of),
             Measured(f"list as a stack: {name}, a token", stack.us, "us"),
             Measured(
                 f"paged / list as a stack: {blocks:,} blocks",

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kvviz.bench.result import Measured
+from kvviz.bench.floors import rate, read_bandwidth
+from kvviz.bench.result import LeftOut, Measured
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layouts import LAYOUTS
 from kvviz.caches.store import KVStore
@@ -32,6 +33,7 @@ from kvviz.model.known import KNOWN, folder_of
 from kvviz.model.prompts import Prompts, prompts_for
 from kvviz.model.serving import ServingModel, load_serving
 from kvviz.records import Request
+from kvviz.shapes import ModelShape
 
 
 class Case(NamedTuple):
@@ -60,11 +62,9 @@ def bench_engine() -> list[Measured]:
 
 
 def bench_chat() -> list[Measured]:
-    """The same for SmolLM2; nothing where its package is not installed."""
-    missing = KNOWN[CHAT.model].missing()
-    if missing:
-        print(f"  left out: SmolLM2 is not here ({missing})")
-        return []
+    """The same for SmolLM2. Raises LeftOut where its package is not installed."""
+    if missing := KNOWN[CHAT.model].missing():
+        raise LeftOut(f"SmolLM2 is not here ({missing})")
     return _measure(CHAT)
 
 
@@ -84,8 +84,15 @@ def _measure(case: Case) -> list[Measured]:
             step, tokens[name] = _lane(name, model, prompts, requests, case.slots)
             runs[name].append(step)
     steps = {name: statistics.median(times) for name, times in runs.items()}
+    floor, floor_of = _floor(model.shape, sum(r.prompt_len + r.output_len / 2 for r in requests))
     found = [
-        Measured(f"{name}: ms a decode step, batch {case.batch}", ms, "ms")
+        Measured(
+            f"{name}: ms a decode step, batch {case.batch}",
+            ms,
+            "ms",
+            floor=floor,
+            floor_of=floor_of,
+        )
         for name, ms in steps.items()
     ]
     found.append(
@@ -104,7 +111,21 @@ def _measure(case: Case) -> list[Measured]:
     if find_spec("transformers"):
         texts = [prompts(r) for r in requests]
         found += _against_transformers(case, folder, steps, tokens["contiguous"], texts)
+    else:
+        print("  left out: transformers is not installed (pip install transformers)")
     return found
+
+
+def _floor(shape: ModelShape, tokens: float) -> tuple[float, str]:
+    """Milliseconds to read all weights and the K and V of so many tokens once, and the words."""
+    heads = shape.num_attention_heads + shape.num_key_value_heads
+    attention = 2 * heads * shape.head_dim * shape.hidden_size
+    mlp = 3 * shape.hidden_size * shape.intermediate_size
+    weights = shape.num_hidden_layers * (attention + mlp) + shape.vocab_size * shape.hidden_size
+    count_bytes = int(4 * weights + tokens * shape.slot_bytes(4))
+    bandwidth = read_bandwidth(count_bytes)
+    words = f"{count_bytes / 1e6:,.0f} MB of weights, K and V read once at {rate(bandwidth)}"
+    return count_bytes / bandwidth * 1e3, words
 
 
 def _equal(ours: list[bytes], theirs: list[bytes]) -> int:
@@ -210,10 +231,17 @@ def _continuous(
     model: torch.nn.Module, prompts: list[np.ndarray], case: Case
 ) -> tuple[float, list[bytes]]:
     """`generate_batch`: transformers' own continuous batching over a paged cache."""
+    from transformers import ContinuousBatchingConfig
+
     inputs = [p.tolist() for p in prompts]
+    # By default nine tenths of the free memory are taken, and written, for a pool that this batch
+    # fills to a hundredth.
+    pool = ContinuousBatchingConfig(max_memory_percent=0.1)
 
     def run(count: int) -> list[list[int]]:
-        out = model.generate_batch(inputs, max_new_tokens=count, do_sample=False)
+        out = model.generate_batch(
+            inputs, continuous_batching_config=pool, max_new_tokens=count, do_sample=False
+        )
         ordered = sorted(out.values(), key=lambda o: int(o.request_id.rpartition("_")[2]))
         return [o.generated_tokens for o in ordered]
 

@@ -1,11 +1,10 @@
-"""What a picture costs: the snapshot, the frame and its bytes, at two pool sizes."""
+"""What a frame of the live page costs: its bytes, and the server's time, at two pool sizes."""
 
 from __future__ import annotations
 
 import time
-from functools import partial
 
-from kvviz.bench.result import Measured, milliseconds
+from kvviz.bench.result import Measured
 from kvviz.build import build_lanes
 from kvviz.config import RunConfig
 from kvviz.engine.lanes import Lanes
@@ -25,15 +24,6 @@ def busy_lanes(slots: int) -> Lanes:
     for _ in range(400):
         lanes.step()
     return lanes
-
-
-def bench_snapshot() -> list[Measured]:
-    found = []
-    for slots in SIZES:
-        lanes = busy_lanes(slots)
-        ms = milliseconds(partial(_view_both, lanes), 50)
-        found.append(Measured(f"snapshots of both lanes, {slots:,} slots", ms, "ms"))
-    return found
 
 
 def bench_frame() -> list[Measured]:
@@ -68,11 +58,6 @@ def bench_frame() -> list[Measured]:
             Measured(f"frame, {slots:,} slots: worst server CPU", max(cpu) * 1e3, "ms", at_most=15),
         ]
     return found
-
-
-def _view_both(lanes: Lanes) -> None:
-    for name in lanes.engines:
-        view_lane(lanes, name)
 
 
 def _publish(lanes: Lanes, book: HueBook, version: int) -> Published:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from kvviz import __version__
 from kvviz.bench.allocators import bench_allocators
+from kvviz.bench.compaction import bench_compaction
 from kvviz.bench.cuda import bench_cuda
 from kvviz.bench.engine import bench_chat, bench_engine
-from kvviz.bench.frame import bench_frame, bench_snapshot
+from kvviz.bench.frame import bench_frame
 from kvviz.bench.replay import bench_replay
-from kvviz.bench.result import Measured
+from kvviz.bench.result import LeftOut, Measured
+from kvviz.bench.snapshot import bench_snapshot
 from kvviz.errors import ConfigError
 
 BENCHES: dict[str, Callable[[], list[Measured]]] = {
@@ -23,6 +26,7 @@ BENCHES: dict[str, Callable[[], list[Measured]]] = {
     "frame": bench_frame,
     "allocators": bench_allocators,
     "replay": bench_replay,
+    "compaction": bench_compaction,
     "cuda": bench_cuda,
 }
 
@@ -30,20 +34,48 @@ BENCHES: dict[str, Callable[[], list[Measured]]] = {
 def run_benches(names: list[str]) -> dict[str, Any]:
     """Run the named benchmarks (all when empty), print each figure, return them.
 
-    Raises ConfigError for a name that is not there.
+    One that needs what is not installed is left out, with the reason. Raises ConfigError for a
+    name that is not there.
     """
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
         raise ConfigError(f"no benchmark {unknown[0]!r}. There is: {', '.join(BENCHES)}.")
-    report: dict[str, Any] = {"machine": machine(), "kvviz": __version__, "figures": {}}
-    print(report["machine"])
+    report: dict[str, Any] = {
+        "machine": machine(),
+        "kvviz": __version__,
+        "when": datetime.now(UTC).isoformat(timespec="minutes"),
+        "load": load(),
+        "command": " ".join(["python -m kvviz bench", *names]),
+        "figures": {},
+        "left_out": {},
+    }
+    print(f"{report['machine']}\n{report['load']}")
     for name in names or BENCHES:
         print(name)
-        measured = BENCHES[name]()
+        try:
+            measured = BENCHES[name]()
+        except LeftOut as reason:
+            print(f"  left out: {reason}")
+            report["left_out"][name] = str(reason)
+            continue
         for figure in measured:
             print(figure.line())
         report["figures"][name] = [figure.as_dict() for figure in measured]
+    report["targets"] = targets(report["figures"])
+    print("targets: {held} held, {missed} missed".format(**report["targets"]))
     return report
+
+
+def targets(figures: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+    """How many figures hold their target, and how many miss it."""
+    holds = [figure["holds"] for found in figures.values() for figure in found]
+    return {"held": holds.count(True), "missed": holds.count(False)}
+
+
+def load() -> str:
+    """What else the machine does, for absolute times depend on it."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return "load unknown" if busy is None else f"load average {busy:.1f} at the start"
 
 
 def machine() -> str:

@@ -8,7 +8,9 @@ refusal, when too much is wasted, or a few slots each step. Every move is a copy
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -182,6 +184,11 @@ class ContiguousLayout:
     def held(self, request_id: int) -> int:
         return self._held[request_id].region.size
 
+    def held_each(self, request_ids: list[int]) -> np.ndarray:
+        """Slots held by each of these requests, int64 [n]."""
+        held = self._held
+        return np.array([held[request_id].region.size for request_id in request_ids], np.int64)
+
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)
 
@@ -200,13 +207,16 @@ class ContiguousLayout:
         return found
 
     def columns(self) -> Columns:
-        rows = [
-            (h.region.start, h.region.size, h.written, owner, 1) for owner, h in self._held.items()
-        ]
-        rows += [(start, size, 0, HOLE, 0) for start, size in self._allocator.holes()]
-        rows.sort()
-        table = np.array(rows, np.int64).reshape(-1, 5)
-        return Columns(*(np.ascontiguousarray(column) for column in table.T))
+        holdings, holes = self._held.values(), self._allocator.holes()
+        places = _pairs(h.region for h in holdings), _pairs(holes)
+        start, size = np.concatenate(places).T
+        used, owner, refs = np.zeros_like(start), np.full_like(start, HOLE), np.zeros_like(start)
+        live = len(holdings)
+        used[:live] = [h.written for h in holdings]
+        owner[:live] = list(self._held)
+        refs[:live] = 1
+        order = start.argsort(kind="stable")
+        return Columns(*(column[order] for column in (start, size, used, owner, refs)))
 
     def check(self) -> None:
         self._allocator.check()
@@ -335,3 +345,8 @@ class ContiguousLayout:
             first, last = source, min(source + size, target)
         if first < last:
             self._journal.append(Freed(first, last - first))
+
+
+def _pairs(regions: Iterable[Region]) -> np.ndarray:
+    """(start, size) of each, int64 [n, 2]."""
+    return np.fromiter(chain.from_iterable(regions), np.int64).reshape(-1, 2)

@@ -8,6 +8,7 @@ same step: the region that a sequence moved out of may be handed out again in th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -161,6 +162,10 @@ class AddressTable:
 
     def row(self, request_id: int) -> int:
         return self._row[request_id]
+
+    def rows(self, request_ids: Iterable[int]) -> np.ndarray:
+        """The rows of these requests, int64 [n]."""
+        return np.fromiter(map(self._row.__getitem__, request_ids), np.int64)
 
     def put(self, request_id: int, at: int, starts: np.ndarray | int, count: int = 1) -> None:
         """Write `count` pieces from index `at` on."""

@@ -19,15 +19,14 @@ from __future__ import annotations
 import numpy as np
 
 from kvviz.allocators.blocks import BlockPool
+from kvviz.caches.block_rows import BlockRows
 from kvviz.caches.layout import AddressTable, Entry, Journal
-from kvviz.caches.prefix import HashChain
+from kvviz.caches.prefix import Prefixes
 from kvviz.config import RunConfig
 from kvviz.records import (
     ADMITTED,
     CAPACITY,
-    HOLE,
     NEVER,
-    RESERVED,
     Columns,
     FreedBlocks,
     Move,
@@ -52,15 +51,24 @@ class PagedLayout:
         self._pool = BlockPool(self.capacity // self.grain, null=paged.null_block)
         self._page_blocks = paged.page_blocks
         self._requests: dict[int, Request] = {}
-        self._chains: dict[int, HashChain] | None = {} if paged.prefix_sharing else None
+        self._rows = BlockRows(self._pool, self.grain, self.capacity)
+        self._prefixes = Prefixes(self._pool, self.grain) if paged.prefix_sharing else None
         self._fresh: list[tuple[int, int, int]] = []
-        self._blocks = self._room = _NONE
+        self._blocks = self._room = self._id = _NONE
         self._lengthen()
         self._forked = False
         self._promised: dict[int, int] = {}  # {request: its last blocks, held for its samples}
         self._shared_tails: dict[int, int] = {}  # {block written in part, of several: slots}
         self._journal: Journal = []
         self.reconfigure(config)
+
+    def __getstate__(self) -> dict[str, object]:
+        views = ("_blocks_of", "_room_of")  # of arrays: a copy has views of its own
+        return {name: value for name, value in vars(self).items() if name not in views}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._blocks_of, self._room_of = memoryview(self._blocks), memoryview(self._room)
 
     def reconfigure(self, config: RunConfig) -> None:
         self._admission = config.paged.admission
@@ -83,10 +91,7 @@ class PagedLayout:
     @property
     def shared_slots(self) -> int:
         """Written slots that more than one sequence counts, once for each further holder."""
-        if self._chains is None and not self._forked:
-            return 0
-        again = int(np.maximum(self._pool.refs - 1, 0).sum()) * self.grain
-        return again - sum(
+        return self._pool.again * self.grain - sum(
             (int(self._pool.refs[block]) - 1) * (self.grain - offset)
             for block, offset in self._shared_tails.items()
         )
@@ -142,7 +147,7 @@ class PagedLayout:
             self._copy_on_write(request_id, line, written // grain, copied)
         self._take(line, short)
         self._room_of[line] -= count
-        if self._chains is not None and (written + count) // grain > written // grain:
+        if self._prefixes is not None and (written + count) // grain > written // grain:
             self._fresh.append((request_id, written // grain, (written + count) // grain))
         free = self.free
         return Verdict(ADMITTED, need * grain, free, free, copied)
@@ -150,7 +155,7 @@ class PagedLayout:
     def append_each(self, lines: np.ndarray) -> bool:
         """One more token for each of these lines of the table, or False and nothing is changed:
         blocks run short, or a block must be copied first."""
-        if self._chains is not None or self._shared_tails or self._promised:
+        if self._shared_tails or self._promised:
             return False
         room = self._room[lines]
         full = (room == 0).nonzero()[0]
@@ -160,12 +165,16 @@ class PagedLayout:
                 return False
             self._forget_evicted(ids)
             short = lines[full]
+            if not self._shares:
+                self._rows.hold(ids, self._id[short])
             held = self._blocks[short]
             self.table.widen(int(held.max()) + 1)
             self.table.array[short, held] = ids * self.grain
             self._blocks[short] = held + 1
             room[full] = self.grain
         self._room[lines] = room - 1
+        if self._prefixes is not None:
+            self._note_filled(lines[(room - 1) % self.grain == 0])
         return True
 
     def fork(self, parent_id: int, child: Request) -> Verdict:
@@ -210,8 +219,10 @@ class PagedLayout:
             self._settle_tails()
         self.table.close(request_id)
         del self._requests[request_id]
-        if self._chains is not None:
-            del self._chains[request_id]
+        if self._prefixes is not None:
+            self._prefixes.close(request_id)
+        if not self._shares:
+            self._rows.free(freed)
         self._forget(freed)
 
     def slots(self, request_id: int) -> np.ndarray:
@@ -228,6 +239,10 @@ class PagedLayout:
 
     def held(self, request_id: int) -> int:
         return self._blocks_of[self.table.row(request_id)] * self.grain
+
+    def held_each(self, request_ids: list[int]) -> np.ndarray:
+        """Slots held by each of these requests, int64 [n]."""
+        return self._blocks[self.table.rows(request_ids)] * self.grain
 
     def block_table(self, request_id: int) -> np.ndarray:
         """Physical block ids in logical order, int64 [blocks]."""
@@ -248,43 +263,28 @@ class PagedLayout:
 
     def extras(self) -> dict[str, float]:
         """What only this layout counts: slots, or bytes where the name ends so."""
-        lines = self._lines()
         found: dict[str, float] = {
             "table_bytes": self.table.array.nbytes,
-            "tail": int(self._room[lines].sum()),
+            "tail": int(self._room.sum()),
         }
-        if self._chains is not None:
-            found["cached_blocks"] = len(self._pool.idle())
-        if self.shared_slots:
-            found["shared_saved"] = self.shared_slots
+        if self._prefixes is not None:
+            found["cached_blocks"] = self._pool.cached_blocks
+        if shared := self.shared_slots:
+            found["shared_saved"] = shared
         if self._page_blocks:
             found["returnable"] = self._returnable()
         return found
 
     def columns(self) -> Columns:
-        count = self._pool.count
-        used = np.zeros(count, np.int64)
-        owner = np.full(count, HOLE, np.int64)
-        owner[: self._pool.null] = RESERVED
-        for request_id in reversed(self._requests):  # a shared block names the oldest holder
-            line = self.table.row(request_id)
-            ids = self._ids(line)
-            owner[ids] = request_id
-            full, tail = divmod(self._written(line), self.grain)
-            used[ids[:full]] = self.grain
-            if tail:
-                used[ids[full]] = max(used[ids[full]], tail)
-        start = np.arange(count, dtype=np.int64) * self.grain
-        size = np.full(count, self.grain, np.int64)
-        refs = self._pool.refs.astype(np.int64)
-        cached = np.zeros(count, np.int64)
-        cached[self._pool.idle()] = self.grain
-        rest = self.capacity - count * self.grain
-        if rest:  # slots behind the last whole block, which no block covers
-            start, size = np.append(start, count * self.grain), np.append(size, rest)
-            used, owner = np.append(used, 0), np.append(owner, RESERVED)
-            refs, cached = np.append(refs, 1), np.append(cached, 0)
-        return Columns(start, size, used, owner, refs, cached)
+        lines = (self._room > 0).nonzero()[0]  # all other blocks that are held are full
+        full, tail = np.divmod(self._blocks[lines] * self.grain - self._room[lines], self.grain)
+        part = tail > 0
+        begun = full + part
+        return self._rows.columns(
+            (self._ids_at(lines[part], full[part]), tail[part]),
+            self._ids_from(lines, begun, self._blocks[lines] - begun),
+            self._holders() if self._shares else None,
+        )
 
     def check(self) -> None:
         self._pool.check()
@@ -346,7 +346,10 @@ class PagedLayout:
         """Its samples have begun, or wait in the queue: what is left is nobody's."""
         left = self._promised.pop(request_id, 0)
         if left:
-            self._forget(self._pool.drop(self._cut(line, left)))
+            freed = self._pool.drop(self._cut(line, left))
+            if not self._shares:
+                self._rows.free(freed)
+            self._forget(freed)
 
     def _cut(self, line: int, count: int) -> np.ndarray:
         """Its last blocks, unwritten, are not its own any more."""
@@ -358,25 +361,17 @@ class PagedLayout:
     def _hits(self, request: Request, tokens: int) -> np.ndarray:
         """Ids of the leading full blocks found in memory. One token at least is computed, for
         its logits are wanted."""
-        if self._chains is None:
+        if self._prefixes is None:
             return _NONE
-        found: list[int] = []
-        for key in HashChain(request, self.grain).keys((tokens - 1) // self.grain):
-            block = self._pool.find(key)
-            if block is None:
-                break
-            found.append(block)
-        return np.array(found, np.int64)
+        return self._prefixes.hits(request, (tokens - 1) // self.grain)
 
     def _register_fresh(self) -> None:
         """Blocks filled by the step that is about to be computed can be found from now on."""
         for request_id, first, last in self._fresh:
             if request_id not in self._requests:
                 continue  # preempted in this very step: never computed
-            ids = self._ids(self.table.row(request_id))
-            keys = self._chains[request_id].keys(last)
-            for block, key in zip(ids[first:last].tolist(), keys[first:last], strict=True):
-                self._pool.register(block, key)
+            starts = self.table.array[self.table.row(request_id), first:last]
+            self._prefixes.register(request_id, first, starts // self.grain)
         self._fresh.clear()
 
     def _copy_on_write(self, request_id: int, line: int, index: int, written: int) -> None:
@@ -404,15 +399,18 @@ class PagedLayout:
         if line >= len(self._blocks):
             self._lengthen()
         self._requests[request.id] = request
-        if self._chains is not None:
-            self._chains[request.id] = HashChain(request, self.grain)
+        self._id[line] = request.id
+        if self._prefixes is not None:
+            self._prefixes.open(request)
         return line
 
     def _lengthen(self) -> None:
-        """As many lines as the table has. By line: blocks held, and slots in them that are not
-        written yet, as arrays and, for one line at a time, as views that give Python's integers.
+        """As many lines as the table has. By line: whose it is, blocks held, and slots in them
+        that are not written yet, as arrays and, for one line at a time, as views that give Python's
+        integers.
         """
         more = np.zeros(len(self.table.array) - len(self._blocks), np.int64)
+        self._id = np.concatenate([self._id, more])
         self._blocks = np.concatenate([self._blocks, more])
         self._room = np.concatenate([self._room, more])
         self._blocks_of, self._room_of = memoryview(self._blocks), memoryview(self._room)
@@ -429,6 +427,8 @@ class PagedLayout:
 
     def _hold(self, line: int, ids: np.ndarray) -> None:
         held, count = self._blocks_of[line], len(ids)
+        if not self._shares:
+            self._rows.hold(ids, self._id[line])
         self.table.widen(held + count)
         self.table.array[line, held : held + count] = ids * self.grain
         self._blocks_of[line] = held + count
@@ -464,8 +464,32 @@ class PagedLayout:
         starts = self.table.array[line, : self._blocks_of[line]]
         return np.floor_divide(starts, self.grain, dtype=np.int64)
 
-    def _lines(self) -> np.ndarray:
-        return np.array([self.table.row(r) for r in self._requests], np.int64)
+    @property
+    def _shares(self) -> bool:
+        """Can a block have several holders?"""
+        return self._forked or self._prefixes is not None
+
+    def _holders(self) -> tuple[np.ndarray, np.ndarray]:
+        """(ids, owners) of all blocks in all tables, those of the oldest request last."""
+        lines = self.table.rows(reversed(self._requests))
+        counts = self._blocks[lines]
+        return self._ids_from(lines, np.zeros_like(lines), counts), self._id[lines].repeat(counts)
+
+    def _ids_at(self, lines: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Ids of the blocks at these places of these lines of the table."""
+        return self.table.array[lines, index] // self.grain
+
+    def _ids_from(self, lines: np.ndarray, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Ids of `counts` [n] blocks of each line [n], from index `first` [n] on, in one array."""
+        before = counts.cumsum() - counts
+        index = np.arange(counts.sum()) + (first - before).repeat(counts)
+        return self._ids_at(lines.repeat(counts), index)
+
+    def _note_filled(self, lines: np.ndarray) -> None:
+        """The last block that each of these lines has written to is full now."""
+        full = (self._blocks[lines] - self._room[lines] // self.grain).tolist()
+        for request_id, last in zip(self._id[lines].tolist(), full, strict=True):
+            self._fresh.append((request_id, last - 1, last))
 
     def _returnable(self) -> int:
         """Slots in pages without a block in use: what the device could have back."""

@@ -170,23 +170,16 @@ class Engine:
     def _look(self) -> Snapshot:
         s, layout = self.scheduler, self.layout
         waiting = [w for w, _ in zip(s.waiting, range(WAITING_SHOWN), strict=False)]
-        seq = (
-            np.array(
-                [
-                    (
-                        r.request.id,
-                        r.written,
-                        r.request.life,
-                        layout.held(r.request.id),
-                        r.request.prompt_len,
-                        r.admitted,
-                    )
-                    for r in s.running
-                ],
-                np.int64,
-            )
-            .reshape(-1, 6)
-            .T
+        requests = [r.request for r in s.running]
+        ids = [r.id for r in requests]
+        held_each = getattr(layout, "held_each", None)
+        sequences = (
+            ids,
+            [r.written for r in s.running],
+            [r.prompt_len + r.output_len - 1 for r in requests],
+            held_each(ids) if held_each else [layout.held(r) for r in ids],
+            [r.prompt_len for r in requests],
+            [r.admitted for r in s.running],
         )
         return Snapshot(
             self.step_count,
@@ -197,7 +190,7 @@ class Engine:
             self.slot_bytes,
             layout.admissible,
             layout.columns(),
-            *seq,
+            *(np.array(column, np.int64) for column in sequences),
             waiting_id=np.array([w.request.id for w in waiting], np.int64),
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
             head=self._head(),

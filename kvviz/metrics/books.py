@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from kvviz.records import RESERVED, Snapshot
+from kvviz.records import Snapshot
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,8 @@ def balance_of(snapshot: Snapshot, cached: int = 0) -> Books:
     and may be taken at any time, so they are among the holes; here they stand apart.
     """
     c = snapshot.columns
-    again = int((np.maximum(c.refs - 1, 0) * c.size).sum())
-    used = int(snapshot.seq_held.sum()) - again
-    null = int(c.size[c.owner == RESERVED].sum())
-    return balance(used, snapshot.free - cached, snapshot.capacity, cached=cached, null=null)
+    used = int(snapshot.seq_held.sum()) - c.again
+    return balance(used, c.free - cached, snapshot.capacity, cached=cached, null=c.reserved)
 
 
 def usage_gauge(free: int, total: int) -> float:

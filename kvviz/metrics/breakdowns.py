@@ -33,11 +33,11 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
     requests share counts once.
     """
     life, held = snapshot.seq_life, snapshot.seq_held
-    written = int(snapshot.columns.used.sum())
-    internal = int((held - np.minimum(life, held)).sum())
-    reserved = max(0, _taken(snapshot) - written - internal)
+    written = snapshot.columns.written
+    internal = never_used(life, held)
+    reserved = max(0, snapshot.columns.taken - written - internal)
     hole_sizes = holes(snapshot)
-    free = int(hole_sizes.sum())
+    free = snapshot.free
     if snapshot.single and ask > snapshot.grain:
         external = free
     elif snapshot.block is not None:
@@ -47,19 +47,18 @@ def paper_breakdown(snapshot: Snapshot, ask: int) -> Breakdown:
     return Breakdown(written, reserved, internal, external, snapshot.capacity)
 
 
+def never_used(life: np.ndarray, held: np.ndarray) -> int:
+    """Slots that requests [n] hold beyond what they hold at the end of their lives."""
+    return int((held - np.minimum(life, held)).sum())
+
+
 def textbook_breakdown(snapshot: Snapshot) -> Breakdown:
     """Textbook: internal is everything held and not written now; external is every free slot
     outside the largest hole (paged: none, for any free block will do)."""
-    written = int(snapshot.columns.used.sum())
-    internal = _taken(snapshot) - written
+    written = snapshot.columns.written
+    internal = snapshot.columns.taken - written
     external = snapshot.free - snapshot.admissible if not snapshot.paged else 0
     return Breakdown(written, 0, internal, external, snapshot.capacity)
-
-
-def _taken(snapshot: Snapshot) -> int:
-    """Slots that requests hold, each once."""
-    c = snapshot.columns
-    return int(c.size[c.owner >= 0].sum())
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,11 @@ class Usage:
 
 def usage(snapshot: Snapshot) -> Usage:
     """Each slot counts once, however many requests share it."""
-    c, block = snapshot.columns, snapshot.block
-    written = int(c.used.sum())
+    block = snapshot.block
+    written = snapshot.columns.written
     if block is None:
         return Usage(written, snapshot.capacity, None, None)
-    taken = _taken(snapshot) // block
+    taken = snapshot.columns.taken // block
     return Usage(written, snapshot.capacity, taken, snapshot.capacity // block)
 
 

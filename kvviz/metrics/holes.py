@@ -16,14 +16,10 @@ def hole_runs(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     Free rows that touch are one hole, but free buffers that touch are two: nobody gets both.
     """
     c = snapshot.columns
+    if not snapshot.single:
+        return c.holes
     free = c.owner == HOLE
-    if snapshot.single:
-        return c.start[free].astype(np.int64), c.size[free].astype(np.int64)
-    first = free & ~np.concatenate([[False], free[:-1]])
-    sizes = np.bincount(
-        np.cumsum(first)[free] - 1, weights=c.size[free], minlength=int(first.sum())
-    )
-    return c.start[first].astype(np.int64), sizes.astype(np.int64)
+    return c.start[free].astype(np.int64), c.size[free].astype(np.int64)
 
 
 def holes(snapshot: Snapshot) -> np.ndarray:
@@ -77,15 +73,14 @@ def buddyinfo(snapshot: Snapshot) -> np.ndarray:
     """
     starts, sizes = hole_runs(snapshot)
     at, end = -(-starts // snapshot.grain), (starts + sizes) // snapshot.grain
+    at = np.minimum(at, end)
     orders = max(1, (snapshot.capacity // snapshot.grain).bit_length())
+    # The roundest number in [at, end] is where end and at - 1 first differ: pieces grow up to it
+    # and shrink behind it, and the set bits of the two distances are their sizes.
+    order = np.frexp(((at - 1) ^ end).astype(float))[1] - 1
+    middle = np.where(at > 0, end >> order << order, 0)
+    distances = np.concatenate([middle - at, end - middle])
     counts = np.zeros(orders, np.int64)
-    used = range(int((end - at).max(initial=0)).bit_length())  # no hole holds a larger piece
-    for order in used:  # up, as far as the start's own alignment forces small pieces
-        cut = ((at >> order) & 1 == 1) & (at + (1 << order) <= end)
-        counts[order] += cut.sum()
-        at = at + (cut.astype(np.int64) << order)
-    for order in reversed(used):  # and down again through what is left
-        cut = at + (1 << order) <= end
-        counts[order] += cut.sum()
-        at = at + (cut.astype(np.int64) << order)
+    for each in range(int(distances.max(initial=0)).bit_length()):
+        counts[each] = np.count_nonzero(distances & (1 << each))
     return counts

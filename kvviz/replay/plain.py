@@ -10,11 +10,12 @@ import time
 import numpy as np
 
 from kvviz.caches.layouts import LAYOUTS
+from kvviz.caches.paged import PagedLayout
 from kvviz.config import RunConfig
 from kvviz.engine.engine import Engine
 from kvviz.engine.forward import DryForward
 from kvviz.engine.recorder import Recorder
-from kvviz.metrics import paper_breakdown
+from kvviz.metrics import never_used, paper_breakdown
 from kvviz.records import REFUSALS, Event, Snapshot
 from kvviz.replay.load import Load
 from kvviz.replay.result import FIELDS, POINTS, SUMS, LaneResult
@@ -152,10 +153,22 @@ class PlainLane:
         self._sums += np.array(now, float) * (until - step)
         self._busy[len(s.running)] += until - step
         at = -(-step // self._stride) * self._stride
-        parts = paper_breakdown(self.engine.snapshot(), self._ask()) if at < until else None
+        waste = self._waste() if at < until else ()
         while at < until:
-            self._sample((at, *now, self.engine.generated, parts.internal, parts.external))
+            self._sample((at, *now, self.engine.generated, *waste))
             at = (at // self._stride + 1) * self._stride
+
+    def _waste(self) -> tuple[int, int]:
+        """Internal and external, as in `paper_breakdown`. In blocks neither is a question of
+        which are held, so no map is made."""
+        layout, running = self.engine.layout, self.engine.scheduler.running
+        if isinstance(layout, PagedLayout):
+            requests = [sequence.request for sequence in running]
+            life = np.array([request.life for request in requests], np.int64)
+            held = layout.held_each([request.id for request in requests])
+            return never_used(life, held), layout.free % layout.grain
+        parts = paper_breakdown(self.engine.snapshot(), self._ask())
+        return parts.internal, parts.external
 
     def _sample(self, row: tuple[int, ...]) -> None:
         if len(self._samples) == POINTS:

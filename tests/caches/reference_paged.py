@@ -57,8 +57,6 @@ class Paged(Reference):
         return Grown(kind, need, copied if kind == ADMITTED else 0)
 
     def append_each(self, ids: list[int]) -> bool:
-        if self.served.config.paged.prefix_sharing:
-            return False
         grown = [self.append(r, 1) for r in ids]
         room = sum(g.need for g in grown) <= self.served.layout.free
         return room and not any(self._tail_with_others(r) for r in ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -54,12 +55,12 @@ def recorded(steps: int = 300, every: int = 1, **changes: Any) -> Made:
 def unequal(one: Any, other: Any) -> list[str]:
     """The names of the fields in which two Snapshots, Series or Columns differ."""
     found = []
-    for name, mine in vars(one).items():
-        theirs = getattr(other, name)
+    for name in (field.name for field in fields(one)):
+        mine, theirs = getattr(one, name), getattr(other, name)
         if isinstance(mine, Columns):
             found += [f"{name}.{inner}" for inner in unequal(mine, theirs)]
         elif isinstance(mine, np.ndarray):
-            same = isinstance(theirs, np.ndarray) and mine.dtype == theirs.dtype
+            same = isinstance(theirs, np.ndarray) and mine.dtype.kind == theirs.dtype.kind
             if not same or not np.array_equal(mine, theirs):
                 found.append(name)
         elif mine != theirs or type(mine) is not type(theirs):

@@ -1,0 +1,124 @@
+"""What it costs to close the holes: a contiguous lane on tensors, beside a plain copy.
+
+The pool is filled with written regions and every other one is freed. A full slide brings the rest
+together; `fewest` opens one hole of a quarter of what is free. The floor is the time that a plain
+copy of as many bytes takes in the same run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from kvviz.bench.floors import rate
+from kvviz.bench.result import Measured
+from kvviz.caches.budget import PoolBudget
+from kvviz.caches.contiguous import ContiguousLayout
+from kvviz.caches.store import KVStore
+from kvviz.config import RunConfig
+from kvviz.records import Request
+from kvviz.shapes import ModelShape
+
+SLOTS = (8_192, 65_536)
+ROUNDS = 5
+GOAL = 0.8  # of a plain copy's bytes a second
+WAYS = {"full slide": "slide", "fewest slots": "fewest"}
+
+
+class Compacted(NamedTuple):
+    """plan, copy: seconds to decide on the moves, and to carry them out. slots: copied."""
+
+    plan: float
+    copy: float
+    slots: int
+
+
+def bench_compaction() -> list[Measured]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [figure for slots in SLOTS for way in WAYS for figure in _measure(slots, way)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def compact(slots: int, way: str) -> tuple[Compacted, KVStore]:
+    """Close the holes of a new pool in this way. The store is the caller's to close."""
+    config = RunConfig().replace(
+        {
+            "memory.slots": slots,
+            "contiguous.compaction": "on_refusal",
+            "contiguous.compact_by": WAYS[way],
+            "contiguous.reservation": "oracle",
+        }
+    )
+    layout = ContiguousLayout(config)
+    store = KVStore(
+        ModelShape(), slots, torch.device("cpu"), budget=PoolBudget.of_host(), poison=False
+    )
+    _fill(layout, store)
+    began = time.process_time()
+    if way == "full slide":
+        moved = layout.compact()
+    else:
+        need = max(layout.admissible + 1, layout.free // 4)
+        moved = layout.admit(Request(1 << 20, 0, need, 1, 1), need).moved
+    planned = time.process_time()
+    store.apply(layout.take_journal())
+    return Compacted(planned - began, time.process_time() - planned, moved), store
+
+
+def _measure(slots: int, way: str) -> list[Measured]:
+    runs, copies = [], []
+    for _ in range(ROUNDS):  # in turns, so that a slow minute hits both
+        run, store = compact(slots, way)
+        runs.append(run)
+        count_bytes = run.slots * store.slot_bytes
+        copies.append(count_bytes / _plain_copy(count_bytes))
+        store.close()
+    plan, copy = (statistics.median(times) * 1e3 for times in list(zip(*runs, strict=True))[:2])
+    bandwidth = statistics.median(copies)
+    reached = count_bytes / (copy / 1e3)
+    floor = count_bytes / bandwidth * 1e3
+    name = f"{way}, {slots:,} slots"
+    floor_of = f"{count_bytes / 1e6:,.1f} MB copied at {rate(bandwidth)}"
+    return [
+        Measured(f"{name}: moves decided", plan, "ms"),
+        Measured(f"{name}: moves carried out", copy, "ms", floor=floor, floor_of=floor_of),
+        Measured(f"{name}: moved", count_bytes / 1e6, "MB"),
+        Measured(f"{name}: moved a second", reached / 1e9, "GB/s"),
+        Measured(f"{name}: of a plain copy's bytes a second", reached / bandwidth, "x", GOAL),
+    ]
+
+
+def _plain_copy(count_bytes: int) -> float:
+    """Seconds; the second of two, for the first one has to get the memory."""
+    source, target = torch.ones(count_bytes // 4), torch.zeros(count_bytes // 4)
+    target.copy_(source)
+    began = time.process_time()
+    target.copy_(source)
+    return time.process_time() - began
+
+
+def _fill(layout: ContiguousLayout, store: KVStore) -> None:
+    """Written regions side by side, sizes lognormal around a 64th of the pool; every other one
+    leaves."""
+    rng = np.random.default_rng(1)
+    mean = layout.capacity / 64
+    ids = []
+    while layout.free > mean:
+        size = int(min(max(16, rng.lognormal(np.log(mean) - 0.18, 0.6)), layout.free))
+        request = Request(len(ids), 0, size, 1, 1)
+        assert layout.admit(request, size).admitted, f"{size} slots found no place"
+        layout.append(request.id, size)
+        mine = layout.slots(request.id)
+        store.view[:, :, mine] = float(request.id)
+        store.tag(np.arange(mine.start, mine.stop), request.id, np.arange(size))
+        ids.append(request.id)
+    for request_id in ids[::2]:
+        layout.release(request_id)
+    layout.take_journal()
