@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from kvviz.cli import _parser
+from kvviz.config import RunConfig, parse_overrides
 from kvviz.lesson.terms import ANCHORS, FORMULAS, SYMBOLS, WORDS
 from kvviz.views.number import Number
 from kvviz.views.numbers import numbers
@@ -17,6 +20,7 @@ from tests.views.test_numbers import F0, PAGES
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COUNTED = {"tokens_per_second": 5.0, "allocations": 10, "allocations_with_remainder": 5}
+_COMMAND = re.compile(r"python -m kvviz ((?:[^\n`]|\\\n)+)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -94,6 +98,22 @@ def test_links_lead_somewhere(document):
         if anchor:
             titles = re.findall(r"^#+ (.+)$", where.read_text("utf-8"), re.MULTILINE)
             assert anchor in [_anchor(title) for title in titles], target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_are_taken(document, capsys):
+    """A reader would copy a line that the command line refuses."""
+    text = document.read_text("utf-8").replace("\\\n", " ")
+    for line in _COMMAND.findall(text):
+        words = shlex.split(line.rstrip(".,;)"), comments=True)
+        words = ["1000" if word == "N" else word for word in words]
+        if "--help" in words or words == ["train"]:  # which end there, or have their own parser
+            continue
+        try:
+            args = _parser().parse_args(words)
+        except SystemExit:
+            pytest.fail(f"{line}: {capsys.readouterr().err}")
+        RunConfig().replace(parse_overrides(getattr(args, "settings", [])))
 
 
 def test_the_readme_names_every_document():
