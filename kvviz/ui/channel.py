@@ -6,7 +6,7 @@ import streamlit as st
 
 from kvviz.lesson.terms import ANCHORS
 from kvviz.live.runner import LiveRunner
-from kvviz.ui.server import asset_version
+from kvviz.ui.server import asset_version, base_path
 
 # Only this loader travels with a script run; the rest is fetched once and cached.
 _LOADER = """
@@ -29,13 +29,12 @@ export default function (component) {
 def live_view(runner: LiveRunner) -> None:
     """Draw this runner for as long as the page is open."""
     view = st.components.v2.component("kvviz_live", js=_LOADER, isolate_styles=False)
-    base = st.get_option("server.baseUrlPath").strip("/")
     view(
         key="live",
         data={
             "token": runner.token,
             "version": asset_version(),
-            "base": f"/{base}/" if base else "/",
+            "base": base_path(),
             "lanes": list(runner.config.lane_names),
             "terms": ANCHORS,
         },

@@ -84,15 +84,23 @@ async def lifespan(_app: object) -> AsyncIterator[dict]:
         hub().close()
 
 
+def base_path() -> str:
+    """What stands before every address of this server: "/", or "/team/" behind a proxy."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}/" if base else "/"
+
+
 def routes() -> list[BaseRoute]:
+    """Streamlit puts its base path before its own routes only."""
+    at = f"{base_path()}kvviz"
     return [
-        WebSocketRoute("/kvviz/live/{token}", live_channel),
-        Route("/kvviz/assets/{name}", asset),
-        Route("/kvviz/events/{token}.{kind}", download),
-        Route("/kvviz/keep/{token}", keep_run, methods=["POST"]),
-        Route("/kvviz/kept/{name}.kvviz", kept_file),
-        Route("/kvviz/memory/{token}.pickle", snapshot),
-        Route("/kvviz/status", status),
+        WebSocketRoute(f"{at}/live/{{token}}", live_channel),
+        Route(f"{at}/assets/{{name}}", asset),
+        Route(f"{at}/events/{{token}}.{{kind}}", download),
+        Route(f"{at}/keep/{{token}}", keep_run, methods=["POST"]),
+        Route(f"{at}/kept/{{name}}.kvviz", kept_file),
+        Route(f"{at}/memory/{{token}}.pickle", snapshot),
+        Route(f"{at}/status", status),
     ]
 
 

@@ -74,6 +74,19 @@ def test_assets(client, name, kind):
         assert "plotly.js v" in answer.text[:500]
 
 
+@pytest.mark.parametrize("base", ["team", "/team/", "a/b"])
+def test_everything_lies_under_the_base_path(hub, monkeypatch, base):
+    """Behind a proxy that shares its host the page would stay empty: the component asks there."""
+    monkeypatch.setattr(server.st, "get_option", lambda name: {"server.baseUrlPath": base}[name])
+    at = f"/{base.strip('/')}/"
+    assert server.base_path() == at
+    assert all(route.path.startswith(f"{at}kvviz/") for route in server.routes())
+    with TestClient(Starlette(routes=server.routes())) as client:
+        assert client.get(f"{at}kvviz/status").json()["runners"] == 0
+        assert client.get(f"{at}kvviz/assets/live.js").status_code == 200
+        assert client.get("/kvviz/status").status_code == 404
+
+
 def test_an_asset_is_compressed_once():
     """Each page load would cost a second of compressing plotly."""
     body = server._asset("live.js")
