@@ -14,7 +14,7 @@ from kvviz.caches.budget import PoolBudget, host_memory_bytes
 from kvviz.caches.store import KVStore
 from kvviz.errors import CapacityError, ConfigError, KvvizError
 from kvviz.live.hub import Hub
-from kvviz.live.runner import FAILED, LiveRunner
+from kvviz.live.runner import LiveRunner
 from kvviz.model import device
 from kvviz.records import DeviceMemory
 from kvviz.report import run_report, table
