@@ -22,5 +22,6 @@ def write_text(text: str, where: str) -> None:
         return
     try:
         Path(where).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{where} can't be written: {error.strerror}.") from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "it is no file name"
+        raise ConfigError(f"{where} can't be written: {said}.") from error

@@ -13,6 +13,7 @@ from kvviz.planning.report import (
     plan_or_none,
 )
 from kvviz.ui.capacity import Choice, inputs, live_check, measured
+from kvviz.ui.text import plain
 from kvviz.views.capacity_plan import concurrency, gpu_memory
 from kvviz.views.theme import THEMES
 
@@ -36,7 +37,7 @@ def costs(shape: KVShape, tp: int) -> None:
             f"states are **constant**, a request: {shape.constant_formula}"
         )
     for warning in shape.warnings:
-        st.warning(warning)
+        st.warning(plain(warning))
 
 
 def pool(plan: Plan) -> None:
@@ -50,7 +51,7 @@ def pool(plan: Plan) -> None:
             st.metric(label, value, width="content")
     chart(gpu_memory(plan, theme), "memory")
     for note in plan.notes:
-        st.caption(note)
+        st.caption(plain(note))
 
 
 def mix(choice: Choice, plan: Plan) -> None:
@@ -69,7 +70,9 @@ def mix(choice: Choice, plan: Plan) -> None:
         "more requests waiting than fit."
     )
     st.dataframe(outcome_rows(found), hide_index=True, key="outcomes")
-    st.caption("Waste: internal + external, of the pool.  \n" + "  \n".join(mix_notes(found)))
+    st.caption(
+        "Waste: internal + external, of the pool.  \n" + "  \n".join(map(plain, mix_notes(found)))
+    )
 
 
 def live() -> None:
@@ -106,4 +109,4 @@ try:
         mix(choice, plan)
     live()
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))

@@ -8,6 +8,7 @@ from kvviz.sweeps.kept import Kept, default_folder
 from kvviz.sweeps.pool import Pool
 from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme
+from kvviz.ui.text import plain
 from kvviz.views import paper
 
 st.markdown("#### Where the KV memory goes: the PagedAttention paper's figure, measured here")
@@ -37,7 +38,7 @@ job = desk().jobs.get("paper")
 if job and job.running:
     watch(job, "runs")
 if job and job.error:
-    st.error(job.error)
+    st.error(plain(job.error))
 report = (job and job.result) or empty_report()
 
 theme = figure_theme()

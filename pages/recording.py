@@ -3,7 +3,8 @@
 import streamlit as st
 
 from kvviz.errors import KvvizError
-from kvviz.ui.recorded import choose, offer_report, pick, plain, show
+from kvviz.ui.recorded import choose, offer_report, pick, show
+from kvviz.ui.text import plain
 
 chosen = choose()
 if chosen is None:
@@ -20,4 +21,4 @@ try:
     show(chosen.replay.at(pick(chosen)))
     offer_report(chosen)
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))

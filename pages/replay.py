@@ -4,6 +4,7 @@ import streamlit as st
 
 from kvviz.errors import KvvizError
 from kvviz.ui.replay import about, controls, progress, results, start, the_map
+from kvviz.ui.text import plain
 
 st.header("Replay a trace")
 order = controls()
@@ -14,7 +15,7 @@ if order is not None:
     try:
         state["replay"], state["replay_trace"] = start(order)
     except KvvizError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         st.stop()
 job = state.get("replay")
 if job is None:
@@ -28,7 +29,7 @@ about(job, state["replay_trace"])
 if job.running:
     progress(job)
 elif job.error:
-    st.error(job.error)
+    st.error(plain(job.error))
 elif job.report is None:
     st.info("Cancelled. Press Replay to start anew.")
 else:

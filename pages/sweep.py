@@ -6,6 +6,7 @@ from kvviz.sweeps.table import as_csv
 from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme
 from kvviz.ui.sweep import choose, draw, start
+from kvviz.ui.text import plain
 
 st.markdown("#### Sweep: what a setting does, over its whole range")
 grid = choose()
@@ -21,7 +22,7 @@ job = desk().jobs.get("sweep")
 if job and job.running:
     watch(job, "cells")
 if job and job.error:
-    st.error(job.error)
+    st.error(plain(job.error))
 result = job and job.result
 if not result:
     st.info("Choose one or two settings at the left, then press Run.")

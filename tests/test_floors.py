@@ -51,7 +51,7 @@ SEES: dict[str, set[str] | None] = {
     "build": BUILD,
     "live": DRIVE,
     "planning": DRIVE | {"capacity"},
-    "replay": DRIVE,
+    "replay": DRIVE | {"cli_write"},
     "sweeps": DRIVE,
     "studies": STUDY,
     "cli_write": {"errors"},

@@ -44,13 +44,15 @@ class PromptText:
     def __init__(self, path: Path = PROMPTS, tokenizer: Tokenizer | None = None) -> None:
         tokenizer = tokenizer or ByteTokenizer()
         try:
-            documents = read_prompts(path)
-        except OSError as error:
+            documents = [document.decode("utf-8") for document in read_prompts(path)]
+            if not documents:
+                raise ValueError("no document is in it")
+        except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{path} is missing: it holds the text of the prompts. "
-                "`python -m kvviz train` writes it."
+                f"{path} can't be read: it holds the text of the prompts ({error}). "
+                "Restore it from the repository, or `python -m kvviz train` writes it."
             ) from error
-        pieces = [_after(tokenizer.start, tokenizer.encode(d.decode("utf-8"))) for d in documents]
+        pieces = [_after(tokenizer.start, tokenizer.encode(text)) for text in documents]
         self._tokens = np.concatenate(pieces)
         self._starts = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
 
@@ -152,7 +154,7 @@ def read_chats(path: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
         if unknown or not passages or not questions:
             raise ValueError(f"no passage named {unknown}" if unknown else "nothing to ask")
         return passages, questions
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{path} can't be read: it holds what chat models are asked ({error}). "
             "Restore it from the repository."

@@ -165,10 +165,11 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(MAX_TEXT + 1).decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is no UTF-8 text. Give a model's config.json.") from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "it is no file name"
+        raise ConfigError(f"{path} can't be read: {said}.") from error
 
 
 def _unplanned(shape: KVShape) -> dict[str, Any]:

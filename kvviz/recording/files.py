@@ -74,11 +74,12 @@ def save(data: bytes, path: str | Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
+        said = getattr(error, "strerror", None) or str(error)
         raise RecordingError(
-            f"{path} can't be written: {error.strerror}. Nothing was left there; "
+            f"{path} can't be written: {said}. Nothing was left there; "
             f"{len(data) >> 10:,} KiB are needed."
         ) from error
 

@@ -32,6 +32,7 @@ from kvviz.config import (
 from kvviz.errors import ConfigError
 from kvviz.live.runner import FLAT_OUT
 from kvviz.model.known import KNOWN, SHIPPED_NAME
+from kvviz.ui.text import plain
 from kvviz.workloads.lengths import DEFAULT_MIX
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
@@ -414,5 +415,5 @@ def _config(base: RunConfig, chosen: dict[str, Any]) -> RunConfig | None:
     try:
         return base.replace({path: chosen[path] for path in chosen})
     except ConfigError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None

@@ -16,6 +16,7 @@ from kvviz.lesson.shown import Shown
 from kvviz.lesson.steps import STEPS, Step
 from kvviz.ui.server import hub
 from kvviz.ui.style import figure_theme
+from kvviz.ui.text import plain
 from kvviz.views.holes import histogram
 from kvviz.views.lesson import block_lines, lesson_map
 from kvviz.views.strip import StripRow
@@ -41,7 +42,7 @@ def lesson_page() -> None:
         else:
             _step(int(place), STEPS[int(place) - 1], bench)
     except KvvizError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
     st.caption(
         "Every map is drawn from a real layout, and K and V are really written, moved and read. "
         "Formulas and sources: [Terms](terms). The numbers on the Live page have the same words "

@@ -7,7 +7,6 @@ the rows that it shows.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,12 @@ from kvviz.scenario.table import (
     request_cells,
     whole,
 )
+from kvviz.ui.text import plain
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
 from kvviz.views.theme import THEMES, Theme
 
 ROWS = 18
 _CONFIG = {"displayModeBar": False, "responsive": True}
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|$~:!.-])")
 
 
 def scenario_page() -> None:
@@ -42,10 +41,10 @@ def scenario_page() -> None:
     try:
         scenario, told, lines = _replayed(source)
     except KvvizError as error:
-        st.error(_plain(str(error)))
+        st.error(plain(str(error)))
         return
     if scenario.title or scenario.story:
-        st.markdown(f"**{_plain(scenario.title)}** {_plain(scenario.story)}")
+        st.markdown(f"**{plain(scenario.title)}** {plain(scenario.story)}")
     _verdict(told)
     total = len(told["ops"]) if scenario.ops is not None else told["steps"]
     if total:
@@ -98,7 +97,7 @@ def _frames(source: str | bytes, first: int, last: int) -> list[Frame]:
 def _verdict(told: dict[str, Any]) -> None:
     start = told["start"]
     if start and not start["ok"]:
-        st.error(_plain(f"Refused at start: {start['reason']}"))
+        st.error(plain(f"Refused at start: {start['reason']}"))
     elif start:
         st.success(f"max_len {start['max_len']:,} fits {start['concurrency']:.2f} times.")
     if told["kind"] == "requests":
@@ -110,7 +109,7 @@ def _verdict(told: dict[str, Any]) -> None:
     if sentences:
         shown = sentences[:8]
         more = [f"and {len(sentences) - 8:,} more, in the table"] if len(sentences) > 8 else []
-        (st.warning if alarm else st.info)("  \n".join(_plain(line) for line in shown + more))
+        (st.warning if alarm else st.info)("  \n".join(plain(line) for line in shown + more))
 
 
 def _pictures(
@@ -181,8 +180,3 @@ def _results(told: dict[str, Any]) -> None:
 
 def _theme() -> Theme:
     return THEMES.get(getattr(st.context.theme, "type", None) or "light", THEMES["light"])
-
-
-def _plain(text: str) -> str:
-    """A file's words, with no markup in them."""
-    return _MARKUP.sub(r"\\\1", text)
