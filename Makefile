@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 export PYTHONPATH := $(CURDIR)
 
+# Not under 90 % of their lines may be left out by the tests
+COVERED := allocators caches engine metrics workloads
+
 .PHONY: run test lint bench screenshots clean
 
 run: $(VENV)/.installed
@@ -13,9 +16,16 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 --ignore=tests/browser
+	$(BIN)/python -m pytest -n 2 --ignore=tests/browser $(COVERED:%=--cov=kvviz/%) --cov-report=
+	$(BIN)/python -m coverage report --fail-under=90
 	$(BIN)/python -m pytest tests/browser
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m kvviz bench
@@ -43,4 +53,4 @@ $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) artifacts .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) artifacts .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage

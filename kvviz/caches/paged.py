@@ -314,6 +314,7 @@ class PagedLayout:
             if request_id not in self._requests:
                 continue  # preempted in this very step: never computed
             ids = self._ids(self.table.row(request_id))
+            assert self._chains is not None
             keys = self._chains[request_id].keys(last)
             for block, key in zip(ids[first:last].tolist(), keys[first:last], strict=True):
                 self._pool.register(block, key)

@@ -11,6 +11,7 @@ with them; -1 where the slot is poisoned. Tags and NaN are what the map is rebui
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -192,7 +193,7 @@ class KVStore:
         """
         began = time.perf_counter()
         shift = abs(move.target - move.source)
-        offsets = range(0, move.size, shift)
+        offsets: Iterable[int] = range(0, move.size, shift)
         if move.target > move.source:
             offsets = reversed(offsets)
         for offset in offsets:

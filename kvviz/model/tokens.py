@@ -81,7 +81,12 @@ class FileTokenizer:
         words = _optional_json(folder / "tokenizer_config.json")
         self.end_tokens = _ends(config) | _ends(_optional_json(folder / "generation_config.json"))
         first = config.get("bos_token_id")
-        self.start = (first,) if isinstance(first, int) else tuple(sorted(self.end_tokens))[:1]
+        if first is not None and not _is_token(first):
+            raise CheckpointError(
+                f"{folder / CONFIG_NAME}: bos_token_id {str(first)[:40]}: a token's number was "
+                "expected. Take the config.json that belongs to these weights."
+            )
+        self.start = tuple(sorted(self.end_tokens))[:1] if first is None else (first,)
         self.chat = _chat(folder, words)
 
     @property
@@ -121,11 +126,15 @@ def _optional_json(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
+def _is_token(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
 def _ends(config: Mapping[str, Any]) -> frozenset[int]:
     """`eos_token_id`: a number, a list, or nothing."""
     found = config.get("eos_token_id")
     ends = found if isinstance(found, list) else [] if found is None else [found]
-    if not all(type(end) is int and end >= 0 for end in ends):
+    if not all(map(_is_token, ends)):
         raise CheckpointError(
             "eos_token_id: a token's number, or a list of them, was expected. Fetch config.json "
             "and generation_config.json again."

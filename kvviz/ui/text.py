@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_SIGNS = re.compile(r"[\\`*\[\]<>#|$~]|:(?=\w)|(?<!\w)_|_(?!\w)|&(?=[#\w])")
+_SIGNS = re.compile(r"[\\`*\[\]<>#|$~]|:(?=\w)|(?<![^\W_])_|_(?![^\W_])|&(?=[#\w])")
 _LISTS = re.compile(r"(?m)^(\s*\d*)([-+.)=])")
 _ADDRESSES = re.compile(r"(?i)(https?:/|www|mailto)([/.:])")
 _JOINER = "\u2060"  # no width; an address with it in is no link

@@ -27,13 +27,13 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "trace": Target(files.trace, 34),
+    "trace": Target(files.trace, 37),
     "scenario": Target(files.scenario, 14, extra=8.0),
     "config": Target(files.config, 14),
     "settings": Target(settings.settings, 12),
     "command": Target(settings.command, 8, (Path("/no/such/folder"), Path("/dev/full"))),
     "orders": Target(settings.orders, 6),
-    "recording": Target(recordings.recording, 4),
+    "recording": Target(recordings.recording, 1),
     "checkpoint": Target(checkpoints.checkpoint, 3, (*_TEMPORARY, Path(sys.executable))),
     "gguf": Target(checkpoints.gguf_file, 2, _TEMPORARY),
     "chats": Target(checkpoints.chats, 3, _TEMPORARY),

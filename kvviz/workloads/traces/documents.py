@@ -48,12 +48,12 @@ def parse(lines: Lines) -> Any:
     begin = lines.number + 1
     text = lines.rest()
     decoder, values = json.JSONDecoder(), []
-    at = _BLANK.match(text).end()
+    at = _behind_blanks(text, 0)
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
             values.append(value)
-            at = _BLANK.match(text, at).end()
+            at = _behind_blanks(text, at)
     except json.JSONDecodeError as error:
         raise TraceError(
             f"no JSON: {error.msg}, line {begin + error.lineno - 1:,}, column {error.colno}."
@@ -61,6 +61,11 @@ def parse(lines: Lines) -> Any:
     except (RecursionError, ValueError) as error:
         raise TraceError("JSON that is nested too deep or has a number too long.") from error
     return values[0] if len(values) == 1 else values
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
 
 
 def _list(values: list[Any], unit: str | None) -> Trace:

@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kvviz.errors import TraceError
 
@@ -37,7 +37,9 @@ class _Capped(io.RawIOBase):
     """Reads on until the cap, so that a small packed file cannot fill the disk or the memory.
     `packed`: what the inner file unpacks."""
 
-    def __init__(self, inner: BinaryIO, cap: int, packed: _Capped | None = None) -> None:
+    def __init__(
+        self, inner: BinaryIO | gzip.GzipFile, cap: int, packed: _Capped | None = None
+    ) -> None:
         self._inner, self._left, self._cap = inner, cap, cap
         self._packed = packed
 
@@ -49,7 +51,7 @@ class _Capped(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         piece = self._inner.read(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
