@@ -11,7 +11,6 @@ with them; -1 where the slot is poisoned. Tags and NaN are what the map is rebui
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -193,10 +192,8 @@ class KVStore:
         """
         began = time.perf_counter()
         shift = abs(move.target - move.source)
-        offsets: Iterable[int] = range(0, move.size, shift)
-        if move.target > move.source:
-            offsets = reversed(offsets)
-        for offset in offsets:
+        offsets = range(0, move.size, shift)
+        for offset in reversed(offsets) if move.target > move.source else offsets:
             n = min(shift, move.size - offset)
             source, target = move.source + offset, move.target + offset
             self.view[:, :, target : target + n].copy_(self.view[:, :, source : source + n])

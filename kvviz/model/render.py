@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
-SECONDS = 2  # of processor time
+SECONDS = 1  # of processor time
 WAIT_SECONDS = 20.0
 MEMORY_BYTES = 1 << 30  # of addresses: an interpreter with jinja2 takes some 100 MB
 LONGEST = 1 << 20  # characters of what is rendered
@@ -42,7 +42,7 @@ def _rendered(source: str, content: str, names: tuple[tuple[str, str], ...]) -> 
         told = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise RenderError(
-            f"it takes more than {SECONDS} s or {MEMORY_BYTES >> 20:,} MiB"
+            f"it takes more than {SECONDS} s of processor time, or {MEMORY_BYTES >> 20:,} MiB"
         ) from error
     if "error" in told:
         raise RenderError(told["error"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ def _cell(value: float | str | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-_ROWS = (
+_ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = (
     ("model", lambda r: r["model"] or "config.json"),
     ("GPUs (tensor parallel)", lambda r: r["tp"]),
     ("KV dtype", lambda r: r["kv_dtype"]),

@@ -125,7 +125,16 @@ def _eyes(may: tuple[Path, ...]) -> Iterator[list[str]]:
 
 _KNOWN = tuple(
     {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
-    | {"/proc/self", "/proc/cpuinfo", "/sys/devices", "/usr/share/zoneinfo", "/usr/lib", "/lib"}
+    | {
+        "/proc/self",
+        "/proc/cpuinfo",
+        "/proc/stat",
+        "/proc/meminfo",
+        "/sys/devices",
+        "/usr/share/zoneinfo",
+        "/usr/lib",
+        "/lib",
+    }
 )
 
 

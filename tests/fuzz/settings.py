@@ -9,6 +9,8 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+import kvviz.model.kernels  # numba looks for its caches with the first import
+import kvviz.replay.kernels  # noqa: F401
 from kvviz.build import build_lanes
 from kvviz.cli import main
 from kvviz.config import RunConfig, parse_overrides

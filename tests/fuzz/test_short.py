@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.fuzz.targets import TARGETS, attack
 
 EXAMPLES = {
-    "trace": 250, "scenario": 60, "config": 200, "settings": 100, "command": 30, "orders": 100,
-    "recording": 8, "checkpoint": 8, "gguf": 30, "chats": 60,
+    "trace": 120, "scenario": 60, "config": 200, "settings": 100, "command": 20, "orders": 100,
+    "recording": 8, "checkpoint": 5, "gguf": 30, "chats": 60,
 }  # fmt: skip
 
 
