@@ -87,6 +87,8 @@ def save(data: bytes, path: str | Path) -> None:
 def check_target(path: str | Path) -> None:
     """Before a long run: could a file be written there? Raises RecordingError."""
     path = Path(path)
+    if not str(path).isprintable():
+        raise RecordingError(f"{path} is no file name. Name a file, such as run{SUFFIX}.")
     if path.is_dir():
         raise RecordingError(f"{path} is a folder. Name a file, such as run{SUFFIX}.")
     if not path.parent.is_dir():

@@ -45,6 +45,10 @@ class Recording:
         counts = {lane.count for lane in self._lanes.values()} | {len(self._clock["step"])}
         if counts != {manifest.recorded} or not manifest.recorded:
             raise RecordingError("The recording is damaged: its lanes have different steps.")
+        if (np.diff(self.steps) <= 0).any() or any(
+            (lane.steps["step"] != self.steps).any() for lane in self._lanes.values()
+        ):
+            raise RecordingError("The recording is damaged: its steps do not rise, or differ.")
 
     @property
     def lanes(self) -> tuple[str, ...]:

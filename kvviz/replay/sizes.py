@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvviz.errors import ConfigError
 
 GiB = 1 << 30
+MOST_GIB = 1 << 20
 
 # b_tok = 2 * L * H_kv * d_h * s, in bf16, from each model's config.json
 SLOT_BYTES = {
@@ -25,6 +26,8 @@ def slot_bytes_of(name: str) -> int:
 
 def slots_in(memory_gib: float, slot_bytes: int) -> int:
     """Whole slots in so much KV memory. Raises ConfigError when that is under 64."""
+    if not memory_gib < MOST_GIB:
+        raise ConfigError(f"{memory_gib:g} GiB of KV memory: less than {MOST_GIB:,} was expected.")
     slots = int(memory_gib * GiB) // slot_bytes if memory_gib > 0 else 0
     if slots < 64:
         raise ConfigError(

@@ -109,7 +109,7 @@ def command(random: Random) -> Input:
     words = [name]
     if name in _PLACED:
         words.append(one_of(random, [w for w in WORDS if not w.startswith("-")]))
-    if name == "run":
+    if name in ("run", "report"):
         words += ["--dry", "--steps", "2"]
     if name == "capacity" and random.randrange(3):
         words += ["--model", "Llama-3.1-8B"]

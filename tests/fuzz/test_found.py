@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,8 +23,9 @@ from kvviz.model.families import shape_of
 from kvviz.model.known import require_known
 from kvviz.model.prompts import PromptText, read_chats
 from kvviz.model.tokens import ChatTemplate
-from kvviz.recording.files import save, unpack
+from kvviz.recording.files import check_target, save, unpack
 from kvviz.replay.lanes import base_of, lane_specs
+from kvviz.replay.sizes import slots_in
 from kvviz.sweeps.grid import parse_seeds
 from kvviz.workloads.traces.describe import describe
 from kvviz.workloads.traces.read import read_trace
@@ -209,3 +211,39 @@ def test_a_start_of_text_beyond_all_tokens(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="bos_token_id"):
         read_folder(tmp_path)
+
+
+def test_memory_beyond_all_bounds() -> None:
+    for gib in (float("inf"), float("nan"), 1e300):
+        with pytest.raises(ConfigError, match="GiB of KV memory"):
+            slots_in(gib, 2048)
+
+
+@pytest.mark.parametrize("table", ["clock.parquet", "paged/steps.parquet"])
+def test_steps_of_a_recording_rise(table: str, tmp_path: Path) -> None:
+    """A look at the speed reached behind the last step."""
+    parts = dict(members())
+    path = tmp_path / "table"
+    path.write_bytes(parts[table])
+    found = pq.read_table(path)
+    steps = found.column("step").to_pylist()
+    column = pa.array([*steps[:-1], 0], found.schema.field("step").type)
+    at = found.schema.names.index("step")
+    pq.write_table(found.set_column(at, found.schema.field(at), column), path)
+    with pytest.raises(RecordingError, match="steps do not rise, or differ"):
+        unpack(zipped({**parts, table: path.read_bytes()}))
+
+
+def test_a_tokenizer_that_knows_no_text(tmp_path: Path) -> None:
+    for other, good in folder().items():
+        (tmp_path / other).write_bytes(good)
+    made = json.loads(folder()["tokenizer.json"])
+    made["model"]["vocab"], made["added_tokens"] = {}, []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(CheckpointError, match="no tokens of plain text"):
+        read_folder(tmp_path)
+
+
+def test_what_is_no_target_is_refused_before_the_run() -> None:
+    with pytest.raises(RecordingError, match="no file name"):
+        check_target("a\0b")
