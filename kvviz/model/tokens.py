@@ -91,8 +91,9 @@ class FileTokenizer:
 
     @property
     def size(self) -> int:
-        """Tokens that it may give."""
-        return self._loaded.get_vocab_size()
+        """One more than the largest token that it may give, or that stands before a text."""
+        words = self._loaded.get_vocab(with_added_tokens=True)
+        return max((*words.values(), *self.start), default=-1) + 1
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)

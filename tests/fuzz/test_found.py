@@ -247,3 +247,15 @@ def test_a_tokenizer_that_knows_no_text(tmp_path: Path) -> None:
 def test_what_is_no_target_is_refused_before_the_run() -> None:
     with pytest.raises(RecordingError, match="no file name"):
         check_target("a\0b")
+
+
+@pytest.mark.parametrize("token", [257, 1 << 31])
+def test_a_tokenizer_gives_no_token_that_the_weights_lack(token: int, tmp_path: Path) -> None:
+    """The kernels would read behind the embeddings."""
+    for other, good in folder().items():
+        (tmp_path / other).write_bytes(good)
+    made = json.loads(folder()["tokenizer.json"])
+    made["model"]["vocab"]["a"] = token
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(CheckpointError, match="but the weights know 257"):
+        read_folder(tmp_path)
