@@ -29,7 +29,7 @@ from kvviz.replay.sizes import slots_in
 from kvviz.sweeps.grid import parse_seeds
 from kvviz.workloads.traces.describe import describe
 from kvviz.workloads.traces.read import read_trace
-from tests.fuzz.checkpoints import folder, read_folder
+from tests.fuzz.checkpoints import convert, folder, gguf, read_folder
 from tests.fuzz.guard import watched
 from tests.fuzz.recordings import members, zipped
 
@@ -259,3 +259,17 @@ def test_a_tokenizer_gives_no_token_that_the_weights_lack(token: int, tmp_path: 
     (tmp_path / "tokenizer.json").write_text(json.dumps(made))
     with pytest.raises(CheckpointError, match="but the weights know 257"):
         read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("second", ["1e400", "[]", '{"input_lens": 3}', '{"errors": "x"}'])
+def test_results_of_several_runs_one_of_them_none(second: str) -> None:
+    first = '{"input_lens": [1], "output_lens": [2], "errors": [""]}'
+    with pytest.raises(TraceError, match="result 2 of 2 is no result"):
+        read_trace(f"{first}\n\n{second}".encode() if second != "[]" else f"[{first},[]]".encode())
+
+
+def test_a_gguf_whose_merges_are_no_words() -> None:
+    """The tokenizer's library raises bare Exceptions."""
+    data = gguf()
+    with pytest.raises(CheckpointError, match="can't be read as GGUF"):
+        convert(data.replace(b"x y", b"x z"))

@@ -167,14 +167,17 @@ def _zip(
         rows.add(index + 1, arrivals[index] if arrivals else None, prompt, output)
 
 
-def _joined(results: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(results: list[Any]) -> dict[str, Any]:
     """Results of several runs as one: their clocks have nothing in common, so no start times."""
     names = ("input_lens", "output_lens", "errors")
     joined: dict[str, Any] = {name: [] for name in names}
-    for result in results:
-        inputs, outputs = result.get("input_lens", []), result.get("output_lens", [])
+    for place, result in enumerate(results, 1):
+        inputs, outputs, errors = (
+            result.get(name) or [] if isinstance(result, dict) else None for name in names
+        )
+        if not all(isinstance(column, list) for column in (inputs, outputs, errors)):
+            raise TraceError(f"result {place:,} of {len(results):,} is no result of a benchmark.")
         joined["input_lens"] += inputs
         joined["output_lens"] += outputs
-        errors = result.get("errors") or []
         joined["errors"] += [*errors, *[""] * (len(inputs) - len(errors))]
     return joined
