@@ -166,6 +166,7 @@ def _slot_bytes(config: RunConfig, backend: Backend | None) -> int:
         return read_shape(folder_of(config.model)).slot_bytes(DRY_ELEMENT_BYTES)
     from kvviz.caches.store import element_type
 
+    assert backend is not None
     return backend.model.shape.slot_bytes(element_type(backend.model.device).itemsize)
 
 
@@ -175,6 +176,7 @@ def _forward(config: RunConfig, layout: Layout, backend: Backend | None) -> Forw
     from kvviz.caches.virtual_store import store_for
     from kvviz.model.forward import ModelForward
 
+    assert backend is not None
     model = backend.model
     if config.memory.context > model.shape.max_position_embeddings:
         raise ConfigError(

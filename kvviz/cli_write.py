@@ -32,8 +32,9 @@ def write_text(text: str, where: str) -> None:
         target.write_text(text, encoding="utf-8")
         if whole:
             os.replace(target, path)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if whole:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 target.unlink(missing_ok=True)
-        raise ConfigError(f"{where} can't be written: {error.strerror}.") from error
+        said = getattr(error, "strerror", None) or "it is no file name"
+        raise ConfigError(f"{where} can't be written: {said}.") from error

@@ -12,9 +12,34 @@ Broken invariants are asserts that print the equation; a request that can't be p
 Verdict, a value and no error.
 """
 
+LONGEST = 4000  # characters of a message
+
 
 class KvvizError(Exception):
-    """Base of everything a person can fix; its text is shown as it is."""
+    """Base of everything a person can fix.
+
+    Its text is one line of printable signs, whatever the file or the setting was that it quotes.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(one_line(what))
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """White space as blanks, other signs that can't be seen as escapes, the middle of what is too
+    long left out."""
+    if len(text) > longest:
+        half = longest // 2 - 3
+        text = f"{text[:half]} ... {text[-half:]}"
+    if text.isprintable():
+        return text
+    return "".join(map(_printable, text))
+
+
+def _printable(sign: str) -> str:
+    if sign.isprintable():
+        return sign
+    return " " if sign.isspace() else ascii(sign)[1:-1]
 
 
 class ConfigError(KvvizError):

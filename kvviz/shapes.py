@@ -17,7 +17,7 @@ class RopeScaling:
     factor: float
     low_freq_factor: float
     high_freq_factor: float
-    original_max_position_embeddings: int
+    original_max_position_embeddings: float
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from kvviz.planning.report import (
 from kvviz.ui.capacity import Choice, inputs, live_check, measured
 from kvviz.ui.style import figure_theme, nothing_yet, page_title
 from kvviz.ui.terms import term_links
+from kvviz.ui.text import plain
 from kvviz.views.capacity_plan import concurrency, gpu_memory, memory_parts
 from kvviz.views.findings import concurrency_said, memory_said
 
@@ -38,7 +39,7 @@ def costs(shape: KVShape, tp: int) -> None:
             f"states are **constant**, a request: {shape.constant_formula}"
         )
     for warning in shape.warnings:
-        st.warning(warning)
+        st.warning(plain(warning))
 
 
 def pool(plan: Plan) -> None:
@@ -53,7 +54,7 @@ def pool(plan: Plan) -> None:
     term_links("slot", "need", "block")
     chart(gpu_memory(plan, theme), "memory", memory_said(*memory_parts(plan)))
     for note in plan.notes:
-        st.caption(note)
+        st.caption(plain(note))
 
 
 def mix(choice: Choice, plan: Plan) -> None:
@@ -73,7 +74,9 @@ def mix(choice: Choice, plan: Plan) -> None:
         "more requests waiting than fit."
     )
     st.dataframe(outcome_rows(found), hide_index=True, key="outcomes")
-    st.caption("Waste: internal + external, of the pool.  \n" + "  \n".join(mix_notes(found)))
+    st.caption(
+        "Waste: internal + external, of the pool.  \n" + "  \n".join(map(plain, mix_notes(found)))
+    )
 
 
 def live() -> None:
@@ -117,4 +120,4 @@ try:
         mix(choice, plan)
     live()
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))

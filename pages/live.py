@@ -6,6 +6,7 @@ from kvviz.errors import KvvizError
 from kvviz.ui.channel import live_view
 from kvviz.ui.controls import sidebar
 from kvviz.ui.session import session_runner
+from kvviz.ui.text import plain
 
 config, speed = sidebar()
 if config is None:
@@ -13,7 +14,7 @@ if config is None:
 try:
     runner = session_runner(config)
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))
     st.stop()
 runner.set_speed(speed)
 if config is not None:

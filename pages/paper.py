@@ -9,6 +9,7 @@ from kvviz.sweeps.pool import Pool
 from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme, page_title
 from kvviz.ui.terms import term_links
+from kvviz.ui.text import plain
 from kvviz.views import paper
 from kvviz.views.findings import paper_said
 
@@ -39,7 +40,7 @@ job = desk().jobs.get("paper")
 if job and job.running:
     watch(job, "runs")
 if job and job.error:
-    st.error(f"The measurement failed: {job.error}. Press Measure to try again.")
+    st.error(f"The measurement failed: {plain(job.error)}. Press Measure to try again.")
 report = (job and job.result) or empty_report()
 
 if not (job and job.result):

@@ -3,8 +3,9 @@
 import streamlit as st
 
 from kvviz.errors import KvvizError
-from kvviz.ui.recorded import choose, make_default, offer_report, pick, plain, show
+from kvviz.ui.recorded import choose, make_default, offer_report, pick, show
 from kvviz.ui.style import nothing_yet, page_title
+from kvviz.ui.text import plain
 
 page_title(
     "Recording: a saved run, step by step", "Every step that was recorded, and a report of it."
@@ -31,4 +32,4 @@ try:
     show(chosen.replay.at(pick(chosen)))
     offer_report(chosen)
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))

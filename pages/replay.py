@@ -7,6 +7,7 @@ from kvviz.ui.jobs import desk
 from kvviz.ui.replay import about, progress, results, the_map
 from kvviz.ui.replay_order import controls, start
 from kvviz.ui.style import nothing_yet, page_title
+from kvviz.ui.text import plain
 
 page_title(
     "Replay: a trace of production size",
@@ -29,7 +30,7 @@ if pressed:
         job, state["replay_trace"] = start(order)
         desk().keep("replay", job)
     except KvvizError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         st.stop()
     state["replay"] = job
     st.rerun()
@@ -39,7 +40,7 @@ about(job, state["replay_trace"])
 if job.running:
     progress(job)
 elif job.error:
-    st.error(f"The replay failed: {job.error}")
+    st.error(f"The replay failed: {plain(job.error)}")
 elif job.report is None:
     st.info("Cancelled, and nothing of it is kept. Press Replay to start anew.")
 else:

@@ -7,6 +7,7 @@ from kvviz.ui.jobs import desk, watch
 from kvviz.ui.style import figure_theme, nothing_yet, page_title
 from kvviz.ui.sweep import choose, draw, start
 from kvviz.ui.terms import term_links
+from kvviz.ui.text import plain
 
 page_title(
     "Sweep: what a setting does, over its whole range",
@@ -25,7 +26,9 @@ job = desk().jobs.get("sweep")
 if job and job.running:
     watch(job, "cells")
 if job and job.error:
-    st.error(f"The sweep failed: {job.error}. Press Run to try again; finished cells are kept.")
+    st.error(
+        f"The sweep failed: {plain(job.error)}. Press Run to try again; finished cells are kept."
+    )
 result = job and job.result
 if not result:
     if job and job.running:

@@ -52,7 +52,7 @@ SEES: dict[str, set[str] | None] = {
     "build": BUILD,
     "live": DRIVE,
     "planning": DRIVE | {"capacity"},
-    "replay": DRIVE | {"capacity"},
+    "replay": DRIVE | {"capacity", "cli_write"},
     "sweeps": DRIVE,
     "studies": STUDY,
     "cli_write": {"errors"},

@@ -81,6 +81,7 @@ class BuddyAllocator:
                 return None
             self._rows.take_over(self._merged.blocks())
             found = self._rows.find(order)
+            assert found is not None  # `fits` said so
         start = found[0]
         self.allocations += 1
         self.remainders += self._rows.carve(start, order) > order

@@ -192,6 +192,7 @@ class HoleAllocator:
     def _merge(self) -> None:
         """Rows become runs. Last in, first out: a merged one counts as freed now, the lowest
         last; a row that stayed alone keeps its turn."""
+        assert self._runs is not None
         for start, size in sorted(self._runs.sizes.items(), reverse=True):
             if self._rows.sizes.get(start) != size:
                 for low, _ in self._rows.behind(start, size):

@@ -371,6 +371,7 @@ class PagedLayout:
             if request_id not in self._requests:
                 continue  # preempted in this very step: never computed
             starts = self.table.array[self.table.row(request_id), first:last]
+            assert self._prefixes is not None, "only a sharing pool notes what is fresh"
             self._prefixes.register(request_id, first, starts // self.grain)
         self._fresh.clear()
 

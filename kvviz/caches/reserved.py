@@ -111,8 +111,8 @@ class ReservedRange:
         if self._bytes is None:
             return
         self.buffer.madvise(mmap.MADV_DONTNEED)
-        self._bytes = None
-        self.buffer = None
+        self._bytes = None  # type: ignore[assignment]  # nobody uses what was closed
+        self.buffer = None  # type: ignore[assignment]
 
     def _within(self, offset: int, length: int) -> None:
         assert offset >= 0 and length >= 0 and offset + length <= self.total_bytes, (

@@ -194,9 +194,7 @@ class KVStore:
         began = time.perf_counter()
         shift = abs(move.target - move.source)
         offsets = range(0, move.size, shift)
-        if move.target > move.source:
-            offsets = reversed(offsets)
-        for offset in offsets:
+        for offset in reversed(offsets) if move.target > move.source else offsets:
             n = min(shift, move.size - offset)
             source, target = move.source + offset, move.target + offset
             self.view[:, :, target : target + n].copy_(self.view[:, :, source : source + n])

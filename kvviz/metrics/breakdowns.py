@@ -79,7 +79,9 @@ class Usage:
 
     @property
     def block_share(self) -> float | None:
-        return self.used_blocks / self.blocks if self.blocks else None
+        if not self.blocks or self.used_blocks is None:
+            return None
+        return self.used_blocks / self.blocks
 
 
 def usage(snapshot: Snapshot) -> Usage:

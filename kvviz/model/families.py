@@ -7,6 +7,7 @@ Whatever would change the numbers and isn't done here is refused, and named.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ _NEEDED = (
     "num_hidden_layers",
     "num_attention_heads",
 )
+_MOST, _MOST_LAYERS = 1 << 28, 4096  # sizes; no model comes near
 _LLAMA3 = tuple(RopeScaling.__dataclass_fields__)
 
 
@@ -61,7 +63,7 @@ def read_json(path: Path) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError(f"{type(found).__name__} instead of an object")
         return found
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} can't be read ({type(error).__name__}: {error}). Point `model` at a folder "
             "that holds config.json, model.safetensors and tokenizer.json."
@@ -85,27 +87,27 @@ def shape_of(config: Mapping[str, Any], where: str = CONFIG_NAME) -> ModelShape:
         )
     try:
         return _shape(config, family, where)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{where} has a value of the wrong kind: {error}.") from error
 
 
 def _shape(config: Mapping[str, Any], family: Family, where: str) -> ModelShape:
-    heads = int(config["num_attention_heads"])
+    heads = _size(config, "num_attention_heads")
     theta, scaling = _rope(config, where)
-    kv_heads = int(config.get("num_key_value_heads") or heads)
-    head_dim = int(config.get("head_dim") or int(config["hidden_size"]) // heads)
+    kv_heads = _size(config, "num_key_value_heads", heads)
+    head_dim = _size(config, "head_dim", _size(config, "hidden_size") // heads)
     if heads % kv_heads or head_dim % 2:
         raise CheckpointError(
             f"{where}: {heads} query heads can't share {kv_heads} key/value heads of size "
             f"{head_dim}. Take the config.json that belongs to these weights."
         )
     return ModelShape(
-        **{name: int(config[name]) for name in _NEEDED},
+        **{name: _size(config, name) for name in _NEEDED},
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
         rope_theta=theta,
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        max_position_embeddings=int(config.get("max_position_embeddings") or 2048),
+        rms_norm_eps=_finite(config.get("rms_norm_eps", 1e-6)),
+        max_position_embeddings=_size(config, "max_position_embeddings", 2048),
         tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
         qkv_bias=family.qkv_bias,
         qk_norm=family.qk_norm,
@@ -114,13 +116,30 @@ def _shape(config: Mapping[str, Any], family: Family, where: str) -> ModelShape:
     )
 
 
+def _size(config: Mapping[str, Any], name: str, default: int = 0) -> int:
+    """A whole number above 0; the default where there is none, or 0. Raises ValueError."""
+    value = config.get(name) or default
+    most = _MOST_LAYERS if name == "num_hidden_layers" else _MOST
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError(f"{name} must be a whole number from 1 to {most:,}")
+    return value
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no number to compute with")
+    return number
+
+
 def _family(config: Mapping[str, Any], where: str) -> Family:
     for key, what in FOREIGN.items():
         if config.get(key):
             raise _unsupported(where, what)
     kind = config.get("model_type")
-    named = (config.get("architectures") or [None])[0]
-    family = FAMILIES.get(kind)
+    architectures = config.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None or named not in (None, family.architecture):
         raise _unsupported(where, f"the architecture {named or kind}")
     activation = config.get("hidden_act", "silu")
@@ -138,7 +157,9 @@ def _rope(config: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
     partial = given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if partial != 1.0:
         raise _unsupported(where, f"rotary embedding of a part of each head ({partial})")
-    theta = float(given.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    theta = _finite(given.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    if theta <= 0:
+        raise ValueError("rope_theta must be above 0")
     if kind == "default":
         return theta, None
     if kind != "llama3":
@@ -146,12 +167,12 @@ def _rope(config: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
     missing = [name for name in _LLAMA3 if name not in given]
     if missing:
         raise CheckpointError(f"{where}: rope type llama3 without {', '.join(missing)}.")
-    return theta, RopeScaling(**{name: given[name] for name in _LLAMA3})
+    return theta, RopeScaling(**{name: _finite(given[name]) for name in _LLAMA3})
 
 
 def _window(config: Mapping[str, Any], family: Family, where: str) -> int:
     """The sliding window of all layers, 0 for none; layers that differ are refused."""
-    kinds = set(config.get("layer_types") or ())
+    kinds = set(map(str, config.get("layer_types") or ()))
     if kinds - {"full_attention", "sliding_attention"} or len(kinds) > 1:
         raise _unsupported(where, f"layers of several kinds ({', '.join(sorted(kinds))})")
     window = config.get("sliding_window", family.default_window)
@@ -160,7 +181,11 @@ def _window(config: Mapping[str, Any], family: Family, where: str) -> int:
             return 0
         if kinds != {"sliding_attention"}:  # some layers slide, from max_window_layers on
             raise _unsupported(where, "a sliding window in some layers (use_sliding_window)")
-    return int(window or 0)
+    if not window:
+        return 0
+    if type(window) is not int or not 0 < window <= _MOST:
+        raise ValueError(f"sliding_window must be a whole number up to {_MOST:,}")
+    return window
 
 
 def _unsupported(where: str, what: str) -> CheckpointError:

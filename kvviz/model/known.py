@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from kvviz.errors import ConfigError
 from kvviz.model import smollm2
 
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "model"
@@ -31,6 +32,14 @@ KNOWN: dict[str, KnownModel] = {
         ),
     )
 }
+
+
+def require_known(model: str) -> None:
+    """For settings that come from a page or its address: they must not name a path of the server.
+    Raises ConfigError."""
+    if model not in (*KNOWN, SHIPPED_NAME):
+        names = ", ".join(name or SHIPPED_NAME for name in KNOWN)
+        raise ConfigError(f"model={model}: a page serves models by name: {names}.")
 
 
 def folder_of(model: str) -> Path:

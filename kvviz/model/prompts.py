@@ -24,6 +24,10 @@ PROMPTS = DATA / "prompts.txt"
 CHATS = DATA / "chats.json"
 BREAK = "\n\n"
 SHORTEST_READING = 48  # tokens
+_NO_WORDS = (
+    "the tokenizer makes no tokens of plain text. Take the tokenizer.json that belongs to the "
+    "weights."
+)
 
 Prompts = Callable[[Request], np.ndarray]
 
@@ -44,13 +48,17 @@ class PromptText:
     def __init__(self, path: Path = PROMPTS, tokenizer: Tokenizer | None = None) -> None:
         tokenizer = tokenizer or ByteTokenizer()
         try:
-            documents = read_prompts(path)
-        except OSError as error:
+            documents = [document.decode("utf-8") for document in read_prompts(path)]
+            if not documents:
+                raise ValueError("no document is in it")
+        except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{path} is missing: it holds the text of the prompts. "
-                "`python -m kvviz train` writes it."
+                f"{path} can't be read: it holds the text of the prompts ({error}). "
+                "Restore it from the repository, or `python -m kvviz train` writes it."
             ) from error
-        pieces = [_after(tokenizer.start, tokenizer.encode(d.decode("utf-8"))) for d in documents]
+        pieces = [_after(tokenizer.start, tokenizer.encode(text)) for text in documents]
+        if not all(map(len, pieces)):
+            raise CheckpointError(_NO_WORDS)
         self._tokens = np.concatenate(pieces)
         self._starts = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
 
@@ -88,10 +96,15 @@ class ChatPrompts:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, path: Path = CHATS) -> None:
         """Raises CheckpointError when the file is missing or damaged."""
         passages, questions = read_chats(path)
-        self._blank = tokenizer.encode("\n")[-1]
+        blank = tokenizer.encode("\n")
+        if not len(blank):
+            raise CheckpointError(_NO_WORDS)
+        self._blank = blank[-1]
         self._before = tokenizer.encode(template.before)
         self._after = tokenizer.encode(template.after)
         pieces = [tokenizer.encode(text + BREAK) for text in passages.values()]
+        if not all(map(len, pieces)):
+            raise CheckpointError(_NO_WORDS)
         self._reading = np.concatenate(pieces)
         self._ends = np.cumsum([len(piece) for piece in pieces])
         places = {name: i for i, name in enumerate(passages)}
@@ -152,7 +165,7 @@ def read_chats(path: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
         if unknown or not passages or not questions:
             raise ValueError(f"no passage named {unknown}" if unknown else "nothing to ask")
         return passages, questions
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{path} can't be read: it holds what chat models are asked ({error}). "
             "Restore it from the repository."

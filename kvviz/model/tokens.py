@@ -13,6 +13,7 @@ import numpy as np
 
 from kvviz.errors import CheckpointError
 from kvviz.model.families import CONFIG_NAME, read_json
+from kvviz.model.render import render
 from kvviz.shapes import END_OF_TEXT
 
 TOKENIZER_NAME = "tokenizer.json"
@@ -52,27 +53,13 @@ class ChatTemplate:
 
     def __init__(self, source: str, names: Mapping[str, str]) -> None:
         """`names`: bos_token and others that the template may write. Raises CheckpointError."""
-        from jinja2 import TemplateError
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
         mark = "\x00"  # no template writes it, and no tokenizer needs it
-
-        def refuse(message: str) -> None:
-            raise TemplateError(message)
-
         try:
-            environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-            environment.globals["raise_exception"] = refuse
-            # A fixed day: prompts must not change from one run to the next
-            environment.globals["strftime_now"] = lambda _format: "1 January 2025"
-            text = environment.from_string(source).render(
-                messages=[{"role": "user", "content": mark}], add_generation_prompt=True, **names
-            )
-            self.before, self.after = text.split(mark)
-        except (TemplateError, ValueError, TypeError) as error:
+            self.before, self.after = render(source, mark, names).split(mark)
+        except ValueError as error:
             raise CheckpointError(
-                f"the chat template can't render one user message ({type(error).__name__}: "
-                f"{error}). Remove it from the folder to serve plain text."
+                f"the chat template can't render one user message ({error}). Remove it from the "
+                "folder to serve plain text."
             ) from error
 
 
@@ -94,13 +81,19 @@ class FileTokenizer:
         words = _optional_json(folder / "tokenizer_config.json")
         self.end_tokens = _ends(config) | _ends(_optional_json(folder / "generation_config.json"))
         first = config.get("bos_token_id")
-        self.start = (first,) if isinstance(first, int) else tuple(sorted(self.end_tokens))[:1]
+        if first is not None and not _is_token(first):
+            raise CheckpointError(
+                f"{folder / CONFIG_NAME}: bos_token_id {str(first)[:40]}: a token's number was "
+                "expected. Take the config.json that belongs to these weights."
+            )
+        self.start = tuple(sorted(self.end_tokens))[:1] if first is None else (first,)
         self.chat = _chat(folder, words)
 
     @property
     def size(self) -> int:
-        """Tokens that it may give."""
-        return self._loaded.get_vocab_size()
+        """One more than the largest token that it may give, or that stands before a text."""
+        words = self._loaded.get_vocab(with_added_tokens=True)
+        return max((*words.values(), *self.start), default=-1) + 1
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
@@ -134,21 +127,40 @@ def _optional_json(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
+def _is_token(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
 def _ends(config: Mapping[str, Any]) -> frozenset[int]:
     """`eos_token_id`: a number, a list, or nothing."""
     found = config.get("eos_token_id")
-    return frozenset(found if isinstance(found, list) else () if found is None else (found,))
+    ends = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(map(_is_token, ends)):
+        raise CheckpointError(
+            "eos_token_id: a token's number, or a list of them, was expected. Fetch config.json "
+            "and generation_config.json again."
+        )
+    return frozenset(ends)
 
 
 def _chat(folder: Path, words: Mapping[str, Any]) -> ChatTemplate | None:
     """From `chat_template.jinja`, or from `tokenizer_config.json` where that is missing."""
     path = folder / "chat_template.jinja"
-    source = path.read_text(encoding="utf-8") if path.exists() else words.get("chat_template")
+    try:
+        source = path.read_text(encoding="utf-8") if path.exists() else words.get("chat_template")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} can't be read ({error}). Fetch it again, or remove it to serve plain text."
+        ) from error
     if isinstance(source, list):  # several by name
-        named = {item.get("name"): item.get("template") for item in source}
-        source = named.get("default")
+        named = (item for item in source if isinstance(item, dict))
+        source = next((i.get("template") for i in named if i.get("name") == "default"), None)
     if not source:
         return None
+    if not isinstance(source, str):
+        raise CheckpointError(
+            f"the chat template of {folder} is no text. Remove it to serve plain text."
+        )
     return ChatTemplate(source, {key: _word(words.get(key)) for key in ("bos_token", "eos_token")})
 
 

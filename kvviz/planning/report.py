@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,10 +165,11 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(MAX_TEXT + 1).decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is no UTF-8 text. Give a model's config.json.") from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "it is no file name"
+        raise ConfigError(f"{path} can't be read: {said}.") from error
 
 
 def _unplanned(shape: KVShape) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _cell(value: float | str | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-_ROWS = (
+_ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = (
     ("model", lambda r: r["model"] or "config.json"),
     ("GPUs (tensor parallel)", lambda r: r["tp"]),
     ("KV dtype", lambda r: r["kv_dtype"]),

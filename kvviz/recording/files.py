@@ -74,11 +74,12 @@ def save(data: bytes, path: str | Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
+        said = getattr(error, "strerror", None) or str(error)
         raise RecordingError(
-            f"{path} can't be written: {error.strerror}. Nothing was left there; "
+            f"{path} can't be written: {said}. Nothing was left there; "
             f"{len(data) >> 10:,} KiB are needed."
         ) from error
 
@@ -86,6 +87,8 @@ def save(data: bytes, path: str | Path) -> None:
 def check_target(path: str | Path) -> None:
     """Before a long run: could a file be written there? Raises RecordingError."""
     path = Path(path)
+    if not str(path).isprintable():
+        raise RecordingError(f"{path} is no file name. Name a file, such as run{SUFFIX}.")
     if path.is_dir():
         raise RecordingError(f"{path} is a folder. Name a file, such as run{SUFFIX}.")
     if not path.parent.is_dir():

@@ -49,11 +49,14 @@ class LaneRecord:
         self._state: _State | None = None
         self.count = len(self.steps["step"])
         for name in ("head", "counts_cached", *SCALARS, *COUNTS, *CHECKS):
-            _require(self.steps, name)
+            require(self.steps, name)
+        for name, columns in {"series": FIELDS, "events": Event._fields}.items():
+            for column in columns:
+                require(tables[name], column)
         self._ends = {}
         for name, columns in _NEEDED.items():
             for column in columns:
-                _require(tables[name], column)
+                require(tables[name], column)
             counts = np.maximum(self.steps[name], 0)
             self._ends[name] = np.cumsum(counts)
             if int(counts.sum()) != len(tables[name][next(iter(columns))]):
@@ -165,7 +168,8 @@ class LaneRecord:
         return Counters(**known, refused=refused)
 
 
-def _require(table: Table, column: str) -> None:
+def require(table: Table, column: str) -> None:
+    """Raises RecordingError when the table lacks the column."""
     if column not in table:
         raise RecordingError(f"The recording is damaged: it has no column {column}.")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvviz.engine.recorder import Series
 from kvviz.errors import KvvizError, RecordingError
-from kvviz.recording.lane_record import LaneRecord
+from kvviz.recording.lane_record import LaneRecord, require
 from kvviz.recording.manifest import Manifest
 from kvviz.recording.tables import Table
 from kvviz.records import Event, Snapshot
@@ -33,6 +33,8 @@ class Recording:
         self.manifest = manifest
         self.config = manifest.config
         self._clock = tables["clock.parquet"]
+        for name in Clock._fields:
+            require(self._clock, name)
         try:
             self._lanes = {
                 lane: LaneRecord(_of_lane(tables, lane), manifest.dropped.get(lane, 0))
@@ -43,6 +45,10 @@ class Recording:
         counts = {lane.count for lane in self._lanes.values()} | {len(self._clock["step"])}
         if counts != {manifest.recorded} or not manifest.recorded:
             raise RecordingError("The recording is damaged: its lanes have different steps.")
+        if (np.diff(self.steps) <= 0).any() or any(
+            (lane.steps["step"] != self.steps).any() for lane in self._lanes.values()
+        ):
+            raise RecordingError("The recording is damaged: its steps do not rise, or differ.")
 
     @property
     def lanes(self) -> tuple[str, ...]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from kvviz.errors import ConfigError, KvvizError
+from kvviz.cli_write import write
+from kvviz.errors import ConfigError
 from kvviz.replay.load import STEP_MS, Load, load_of
 from kvviz.replay.sizes import (
     DEFAULT_GIB,
@@ -107,7 +106,7 @@ def run_replay(args: argparse.Namespace) -> int:
     report = replay_report(load, specs, results, slot_bytes)
     if args.json != "-":
         print(table(report))
-    _write(report, args.json)
+    write(report, args.json)
     return 0
 
 
@@ -162,16 +161,3 @@ def _told() -> Callable[[Any], bool] | None:
         return True
 
     return watch
-
-
-def _write(report: dict[str, Any], where: str | None) -> None:
-    if where is None:
-        return
-    text = json.dumps(report, indent=1) + "\n"
-    if where == "-":
-        print(text, end="")
-        return
-    try:
-        Path(where).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise KvvizError(f"{where} can't be written: {error.strerror}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ SERVER = {
     "engine.check_every": 0,
     "dry": True,
 }
+
+_NAME = re.compile(r"[\w .+-]{1,40}")
 
 
 class LaneSpec(NamedTuple):
@@ -49,6 +52,10 @@ def lane_specs(words: Iterable[str], base: RunConfig) -> list[LaneSpec]:
             raise ConfigError(
                 f"lane {word!r}: there is no {lane!r}. Choose from {', '.join(LANES)}; write "
                 "NAME=LANE,a.b=value for one with settings of its own."
+            )
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"lane {word!r}: a name of up to 40 letters, digits, blanks and . + - was expected."
             )
         changes = parse_overrides(settings)
         if name in {spec.name for spec in specs}:

@@ -14,6 +14,7 @@ from kvviz.errors import ConfigError
 GiB = 1 << 30
 DEFAULT_MODEL, DEFAULT_GPU = "Llama-3.1-8B", "H100 80G"
 DEFAULT_GIB = 16.0
+MOST_GIB = 1 << 20
 
 
 class Pool(NamedTuple):
@@ -40,6 +41,8 @@ def slot_bytes_of(name: str) -> int:
 
 def slots_in(memory_gib: float, slot_bytes: int) -> int:
     """Whole slots in so much KV memory. Raises ConfigError when that is under 64."""
+    if not memory_gib < MOST_GIB:
+        raise ConfigError(f"{memory_gib:g} GiB of KV memory: less than {MOST_GIB:,} was expected.")
     slots = int(memory_gib * GiB) // slot_bytes if memory_gib > 0 else 0
     if slots < 64:
         raise ConfigError(

@@ -19,7 +19,7 @@ from kvviz.records import ADMITTED, NEVER, SIBLINGS, Request
 from kvviz.scenario.memory import Frame, build, moves, place, start_check
 from kvviz.scenario.parts import Job, Scenario
 
-MAX_WORK = 3_000_000  # sequences served, summed over the steps; some seconds
+MAX_WORK = 1_000_000  # sequences served, summed over the steps; some seconds
 
 
 class StepLine(NamedTuple):

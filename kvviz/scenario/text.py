@@ -8,8 +8,8 @@ wrong only, by a second walk over text that is known to be JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from json.decoder import scanstring
+import json.decoder
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kvviz.errors import ScenarioError
@@ -20,6 +20,7 @@ _SPACE = " \t\n\r"
 _DIGITS = 19
 
 Path = tuple[str | int, ...]
+_scanstring: Callable[[str, int], tuple[str, int]] = vars(json.decoder)["scanstring"]
 _raw = json.JSONDecoder(parse_int=len).raw_decode
 
 
@@ -74,7 +75,7 @@ def _walk(text: str, at: int, path: Path) -> Iterator[tuple[Path, int]]:
     while text[at] not in "}]":
         key: str | int = index
         if keyed:
-            key, at = scanstring(text, at + 1)
+            key, at = _scanstring(text, at + 1)
             at = _skip(text, _skip(text, at) + 1)  # the colon
         yield from _walk(text, at, (*path, key))
         at = _skip(text, _raw(text, at)[1])

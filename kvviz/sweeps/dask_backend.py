@@ -17,7 +17,7 @@ class _Lost(NamedTuple):
     error: BaseException
 
 
-class DaskBackend(DaskDistributedBackend):
+class DaskBackend(DaskDistributedBackend):  # type: ignore[misc]  # joblib has no types
     """Takes an open `client`."""
 
     def effective_n_jobs(self, n_jobs: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from kvviz.sweeps.cell import Cell
 
 MAX_CELLS = 10_000
 MAX_STEPS = 1_000_000
+MAX_SEEDS = 1000
 # These have a place of their own; and a cell, which is dry, has no device to have a share of
 FIXED = ("seed", "dry", "preset", "model", "lanes", "memory.share")
 
@@ -97,14 +98,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     first, dash, last = text.partition("-")
     try:
         if dash:
-            seeds = tuple(range(int(first), int(last) + 1))
+            seeds: Sequence[int] = range(int(first), int(last) + 1)
         else:
-            seeds = tuple(int(word) for word in text.split(","))
+            seeds = [int(word) for word in text.split(",")]
     except ValueError as error:
         raise ConfigError(f"seeds {text!r}: numbers like 1,2,5 or 1-5 were expected.") from error
-    if not seeds or len(seeds) > 1000:
-        raise ConfigError(f"seeds {text!r}: one to 1,000 of them were expected.")
-    return seeds
+    if not seeds or seeds[MAX_SEEDS:]:
+        raise ConfigError(f"seeds {text!r}: one to {MAX_SEEDS:,} of them were expected.")
+    return tuple(seeds)
 
 
 def read_value(path: str, text: str) -> Any:

@@ -40,6 +40,7 @@ from kvviz.ui.own_requests import (
     own_requests,
     trace_control,
 )
+from kvviz.ui.text import plain
 from kvviz.workloads.lengths import DEFAULT_MIX
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 
@@ -429,10 +430,10 @@ _META = {path: meta for path, _, meta in RunConfig().walk()}
 def _config(base: RunConfig, chosen: dict[str, Any]) -> RunConfig | None:
     """Settings from the widgets; says in the sidebar what contradicts."""
     if missing := missing_file():
-        st.error(missing)
+        st.error(plain(missing))
         return None
     try:
         return base.replace({path: chosen[path] for path in chosen})
     except ConfigError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None

@@ -17,6 +17,7 @@ from kvviz.lesson.steps import END, STEPS, Step
 from kvviz.ui.keys import arrow_keys
 from kvviz.ui.server import hub
 from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.text import plain
 from kvviz.views.findings import charts_said, map_said
 from kvviz.views.holes import histogram
 from kvviz.views.lesson import block_lines, lesson_map
@@ -47,7 +48,7 @@ def lesson_page(bench: Bench) -> None:
         else:
             _step(int(place), STEPS[int(place) - 1], bench)
     except KvvizError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
     st.caption(
         "Every map is drawn from a real layout, and K and V are really written, moved and read. "
         "Formulas and sources: [Terms](terms). The numbers on the Live page have the same words "

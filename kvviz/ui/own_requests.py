@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from kvviz.errors import ConfigError, KvvizError
+from kvviz.ui.text import plain
 from kvviz.workloads.lengths import DEFAULT_MIX, mix_names
 from kvviz.workloads.recorded import FILE, digest_of, keep, recorded, settings_for
 from kvviz.workloads.traces.read import read_trace
@@ -40,9 +41,9 @@ def own_requests() -> None:
         )
         kind, words = st.session_state.get(_SAID, ("", ""))
         if kind == "error":
-            st.error(words)
+            st.error(plain(words))
         elif words:
-            st.caption(words)
+            st.caption(plain(words))
 
 
 def trace_control(default: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -19,6 +18,7 @@ from kvviz.recording.tape import Tape
 from kvviz.ui.frames import asked, charts, head, maps, stamp, tables
 from kvviz.ui.server import hub
 from kvviz.ui.style import figure_theme, lanes_key
+from kvviz.ui.text import plain
 from kvviz.views.findings import charts_said
 from kvviz.views.theme import SIGNS, Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
@@ -130,7 +130,7 @@ def _read(data: bytes, name: str) -> Chosen | None:
         try:
             kept = (digest, Replay(unpack(data)))
         except KvvizError as error:
-            st.error(str(error))
+            st.error(plain(str(error)))
             return None
         st.session_state["replay"] = kept
         st.session_state.pop("index", None)
@@ -181,7 +181,8 @@ def show(published: Published) -> None:
     theme = figure_theme()
     words = head(published, theme)
     verdict = words["verdict"]
-    st.markdown(f":{_TONES[verdict['tone']]}[**{verdict['text']}**]  \n{verdict['detail']}")
+    text, detail = plain(verdict["text"]), plain(verdict["detail"])
+    st.markdown(f":{_TONES[verdict['tone']]}[**{text}**]  \n{detail}")
     columns = st.columns(len(published.lanes)) if len(published.lanes) < 4 else st.columns(2) * 5
     drawn = maps(published, theme, "request")
     for column, (name, lane) in zip(columns, words["lanes"].items(), strict=False):
@@ -192,11 +193,6 @@ def show(published: Published) -> None:
     _charts(published, theme)
     _numbers(published)
     st.caption(plain(stamp(published)))
-
-
-def plain(text: str) -> str:
-    """Text from a file, so that Markdown takes it as it is: no links, pictures or formulas."""
-    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:])", r"\\\1", text)
 
 
 def _charts(published: Published, theme: Theme) -> None:

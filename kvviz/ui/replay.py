@@ -14,6 +14,7 @@ from kvviz.replay.replay import ROWS
 from kvviz.ui.jobs import desk
 from kvviz.ui.style import figure_theme
 from kvviz.ui.terms import term_links
+from kvviz.ui.text import plain
 from kvviz.views import findings as said
 from kvviz.views import replay as figures
 from kvviz.views.memory_map import map_alt, memory_map
@@ -28,7 +29,7 @@ def progress(job: ReplayJob) -> None:
         st.rerun()
     now = job.progress
     left = "compiling, or just begun" if now.seconds_left is None else _time(now.seconds_left)
-    st.progress(now.done / max(now.of, 1), f"{now.lane}: {now.done:,} of {now.of:,}, {left}")
+    st.progress(now.done / max(now.of, 1), f"{plain(now.lane)}: {now.done:,} of {now.of:,}, {left}")
     if st.button("Cancel", key="cancel"):
         job.cancel()
 
@@ -41,15 +42,15 @@ def about(job: ReplayJob, trace: Trace | None) -> None:
     """What was read, and what was done to it."""
     found = job.load.about
     span = "" if found["span_s"] is None else f", {found['span_s']:,.0f} s"
-    units = "" if trace is None else f" (arrivals: {trace.units['arrival']})"
+    units = "" if trace is None else f" (arrivals: {plain(trace.units['arrival'])})"
     st.caption(
         f"**Dry**: memory only, no tokens are computed. {found['rows']:,} requests, "
         f"{found['format']}{units}, {found['prompt_tokens']:,} + {found['output_tokens']:,} tokens"
         f"{span}; steps of {job.load.step_ms:g} ms are assumed; context {job.load.context:,}. "
-        + " ".join(job.load.notes)
+        + plain(" ".join(job.load.notes))
     )
     if trace is not None and trace.set_aside.count:
-        reasons = "; ".join(f"{n:,} × {why}" for why, n in trace.set_aside.by_reason.items())
+        reasons = "; ".join(f"{n:,} × {plain(why)}" for why, n in trace.set_aside.by_reason.items())
         st.warning(f"{trace.set_aside.count:,} rows were set aside: {reasons}.")
         st.download_button(
             "Rows set aside (CSV)", trace.set_aside.csv(), "set_aside.csv", "text/csv"
@@ -82,7 +83,7 @@ def results(report: dict[str, Any]) -> None:
     )  # fmt: skip
     for name, lane in lanes.items():
         if lane["why"]:
-            st.caption(f"{name} ran step by step: {lane['why']} is not done by events.")
+            st.caption(f"{plain(name)} ran step by step: {lane['why']} is not done by events.")
     _downloads(lanes)
 
 
@@ -96,7 +97,9 @@ def the_map(job: ReplayJob) -> None:
     """The memory at any moment: the lane is served that far anew, in a thread."""
     st.header("The memory at one moment")
     names = {spec.name: spec for spec in job.specs}
-    name = st.segmented_control("Lane", list(names), default=next(iter(names)), key="map_lane")
+    name = st.segmented_control(
+        "Lane", list(names), default=next(iter(names)), key="map_lane", format_func=plain
+    )
     if name is None:
         return
     last = job.report["lanes"][name]["steps"]

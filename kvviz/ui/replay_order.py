@@ -12,6 +12,7 @@ import streamlit as st
 
 from kvviz.caches.layouts import LANES
 from kvviz.errors import KvvizError
+from kvviz.model.known import require_known
 from kvviz.replay.job import ReplayJob
 from kvviz.replay.lanes import DEFAULT_LANES, base_of, is_preset, lane_specs
 from kvviz.replay.load import STEP_MS, Load, from_trace, load_of
@@ -101,6 +102,8 @@ def start(order: Order) -> tuple[ReplayJob, Trace | None]:
         trace = None if order.upload is None else read_trace(order.upload)
         load = _load(order, trace, pool.slots if pool else 0)
     specs = lane_specs(order.lanes, base_of(order.source, pool and pool.slots, load.context))
+    for spec in specs:
+        require_known(spec.config.model)
     if pool is None:
         return ReplayJob(load, specs, slot_bytes_of(order.model)).start(), trace
     return ReplayJob(load.noted(pool.text), specs, pool.slot_bytes).start(), trace

@@ -7,7 +7,6 @@ the rows that it shows.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,12 @@ from kvviz.scenario.table import (
 )
 from kvviz.ui.style import figure_theme, page_title
 from kvviz.ui.terms import term_links
+from kvviz.ui.text import plain
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
 from kvviz.views.theme import SIGNS
 
 ROWS = 18
 _CONFIG = {"displayModeBar": False, "responsive": True}
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|$~:!.-])")
 
 
 def scenario_page() -> None:
@@ -45,10 +44,10 @@ def scenario_page() -> None:
     try:
         scenario, told, lines = _replayed(source)
     except KvvizError as error:
-        st.error(_plain(str(error)))
+        st.error(plain(str(error)))
         return
     if scenario.title or scenario.story:
-        st.markdown(f"**{_plain(scenario.title)}** {_plain(scenario.story)}")
+        st.markdown(f"**{plain(scenario.title)}** {plain(scenario.story)}")
     _verdict(told)
     total = len(told["ops"]) if scenario.ops is not None else told["steps"]
     if total:
@@ -101,7 +100,7 @@ def _frames(source: str | bytes, first: int, last: int) -> list[Frame]:
 def _verdict(told: dict[str, Any]) -> None:
     start = told["start"]
     if start and not start["ok"]:
-        st.error(_plain(f"Refused at start: {start['reason']}"))
+        st.error(plain(f"Refused at start: {start['reason']}"))
     elif start:
         st.success(f"max_len {start['max_len']:,} fits {start['concurrency']:.2f} times.")
     if told["kind"] == "requests":
@@ -113,7 +112,7 @@ def _verdict(told: dict[str, Any]) -> None:
     if sentences:
         shown = sentences[:8]
         more = [f"and {len(sentences) - 8:,} more, in the table"] if len(sentences) > 8 else []
-        (st.warning if alarm else st.info)("  \n".join(_plain(line) for line in shown + more))
+        (st.warning if alarm else st.info)("  \n".join(plain(line) for line in shown + more))
 
 
 def _pictures(
@@ -186,8 +185,3 @@ def _results(told: dict[str, Any]) -> None:
 def _signed(cell: str) -> str:
     """A verdict with the symbol that it has in every chart."""
     return f"{SIGNS[cell]} {cell}" if cell in SIGNS else cell
-
-
-def _plain(text: str) -> str:
-    """A file's words, with no markup in them."""
-    return _MARKUP.sub(r"\\\1", text)

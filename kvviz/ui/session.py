@@ -14,6 +14,7 @@ from kvviz.live.runner import LiveRunner
 from kvviz.ui.server import hub
 
 FARTHEST = 200_000  # steps that a link may ask to be made anew
+_DIGITS = 12  # read of a number; Python refuses thousands of them
 
 
 def session_runner(config: RunConfig | None) -> LiveRunner:
@@ -31,7 +32,7 @@ def linked_step() -> int | None:
     text = st.query_params.get("step", "")
     if not (text.isascii() and text.isdigit()):
         return None
-    return min(int(text), FARTHEST)
+    return min(int(text[:_DIGITS]), FARTHEST)
 
 
 @st.cache_resource(scope="session", show_spinner=False, on_release=lambda s: hub().release(s))

@@ -8,12 +8,14 @@ import streamlit as st
 
 from kvviz.config import RunConfig, parse_overrides
 from kvviz.errors import ConfigError
+from kvviz.model.known import require_known
 from kvviz.sweeps.grid import FIXED, MAX_STEPS, Grid, parse_axes, parse_seeds
 from kvviz.sweeps.kept import Kept, default_folder
 from kvviz.sweeps.pool import Pool
 from kvviz.sweeps.sweep import run_sweep
 from kvviz.sweeps.table import FIGURES, by_seed, mean_over_seeds
 from kvviz.ui.jobs import desk
+from kvviz.ui.text import plain
 from kvviz.views import sweep as views
 from kvviz.views.findings import heat_said, lines_said
 from kvviz.views.theme import Theme
@@ -48,9 +50,10 @@ def choose() -> Grid | None:
     words = [f"{first}={x}", *([f"{second}={y}"] if second != NONE else [])]
     try:
         base = preset_config(preset).replace({**parse_overrides(more.split()), "lanes": lanes})
+        require_known(base.model)
         return Grid(base, parse_axes(words), parse_seeds(seeds), steps)
     except ConfigError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None
 
 
@@ -100,7 +103,7 @@ def _say(result: dict[str, Any]) -> None:
     """What is shown, and what is missing from it."""
     cells = result["cells"]
     st.caption(
-        f"{' × '.join(result['axes'])}, preset {result['config']['preset']}, "
+        f"{' × '.join(result['axes'])}, preset {plain(result['config']['preset'])}, "
         f"{result['steps']:,} steps, mean of {len(result['seeds'])} seed(s); "
         f"{result['ran']:,} cells run now, {result['read_from_disk']:,} read from disk. Dry runs."
     )
@@ -108,7 +111,7 @@ def _say(result: dict[str, Any]) -> None:
         missing = sum(cell["lanes"] is None for cell in cells)
         st.warning(f"{missing:,} of {len(cells):,} cells are missing; press Run to go on.")
     for why in {cell["failed"] for cell in cells if cell["failed"]}:
-        st.error(why)
+        st.error(plain(why))
 
 
 def _help(path: str) -> str:

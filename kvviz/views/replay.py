@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvviz.records import REFUSALS
-from kvviz.views.theme import SIGNS, Figure, Theme, axis, faded, layout
+from kvviz.views.theme import SIGNS, Figure, Theme, as_text, axis, faded, layout
 
 HEIGHT = 240
 _MARGIN = (52, 10, 28, 38)
@@ -95,7 +95,7 @@ def _styled(lanes: Lanes, theme: Theme) -> Iterator[tuple[str, Mapping[str, Any]
         kind = report["lane"]
         nth = seen.get(kind, 0)
         seen[kind] = nth + 1
-        yield name, report, theme.lanes[kind], _DASHES[nth % len(_DASHES)]
+        yield as_text(name), report, theme.lanes[kind], _DASHES[nth % len(_DASHES)]
 
 
 def _line(

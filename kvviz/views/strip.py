@@ -17,6 +17,7 @@ from kvviz.views.theme import (
     SIGNS,
     Figure,
     Theme,
+    as_text,
     axis,
     blend,
     faded,
@@ -243,7 +244,7 @@ def _name(owner: int, written: bool, row: StripRow) -> str:
         return "free"
     if owner == RESERVED:
         return "not for requests"
-    return _plain(row.names.get(owner, str(owner))) + ("" if written else ", reserved")
+    return as_text(row.names.get(owner, str(owner))) + ("" if written else ", reserved")
 
 
 def _ghost(row: StripRow, at: int, theme: Theme, capacity: int, paged: bool) -> list[dict]:
@@ -282,9 +283,4 @@ def _note(row: StripRow, at: int, theme: Theme) -> dict:
 
 
 def _short(label: str) -> str:
-    return _plain(label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…")
-
-
-def _plain(text: str) -> str:
-    """Names come from a file: no markup in them."""
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    return as_text(label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kvviz.views.theme import Figure, Theme, axis, blend, layout
+from kvviz.views.theme import Figure, Theme, as_text, axis, blend, layout
 
 HEIGHT = 380
 
@@ -24,7 +24,7 @@ def lines(
     """`lanes`: means over seeds, float [values] each; NaN leaves a gap. `by_seed` [values, seeds]
     gives each point its range as an error bar. Values stand at equal distances, as they were
     given, for most of them are names or powers of two."""
-    names = [str(value) for value in values]
+    names = [as_text(str(value)) for value in values]
     return {
         "data": [
             {
@@ -64,7 +64,7 @@ def heat(
 ) -> Figure:
     """`table` float [len(values[0]), len(values[1])]; NaN stays empty. `limits`: of the colours,
     the same for each lane, so that panels compare."""
-    rows, columns = ([str(value) for value in axis_values] for axis_values in values)
+    rows, columns = ([as_text(str(value)) for value in axis_values] for axis_values in values)
     numbers = [_numbers(row) for row in table]
     low, high = limits
     return {

@@ -130,6 +130,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def as_text(words: str) -> str:
+    """Words from a file or a person, for plotly: it makes markup and links of some tags."""
+    return words.replace("&", "&amp;").replace("<", "&lt;")
+
+
 def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 

@@ -52,7 +52,7 @@ def test_the_slider_moves_through_the_steps(page):
     ("file", "told"),
     [
         (b"{", r"line 1: column 2"),
-        (b"\xff", "UTF\\-8"),
+        (b"\xff", "UTF-8"),
         (b'{"ops": [], "capacity": true, "layout": {"kind": "paged"}}', "capacity: a whole number"),
         (b'{"ops": [["<b>", "$x$"]], "capacity": 9}', "'layout' is missing"),
     ],

@@ -9,6 +9,8 @@ import numpy as np
 from kvviz.errors import TraceError
 from kvviz.workloads.traces.trace import Trace
 
+MOST_BINS = 200_000  # four months of minutes
+
 
 def cap_gaps(trace: Trace, seconds: float) -> Trace:
     """Idle gaps longer than `seconds` are shortened to it. Raises TraceError if there are no
@@ -56,7 +58,7 @@ def skip_quiet_head(trace: Trace, bin_s: float = 60.0, share: float = 0.1) -> Tr
     _positive("bin_s", bin_s)
     since = arrival - arrival[0]
     bins = int(since[-1] // bin_s) + 1
-    if bins > 10_000_000:
+    if bins > MOST_BINS:
         raise TraceError(f"bin_s {bin_s:g}: the trace has {bins:,} of them. Take a longer one.")
     counts = np.bincount((since // bin_s).astype(np.int64), minlength=bins)
     least = share * counts[bins // 2 :].mean()

@@ -8,6 +8,7 @@ import numpy as np
 
 from kvviz.workloads.traces.trace import Trace
 
+_SHORTEST_S = 1e-9  # a span below it has no rate
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
@@ -73,11 +74,12 @@ def _lengths(tokens: np.ndarray) -> dict[str, float]:
 
 
 def _arrivals(trace: Trace) -> dict[str, float] | None:
-    if trace.arrival_s is None or trace.rows < 2 or not trace.span_s:
+    span = trace.span_s
+    if trace.arrival_s is None or trace.rows < 2 or span is None or span < _SHORTEST_S:
         return None
     gaps = np.diff(trace.arrival_s)
     return {
-        "rate": (trace.rows - 1) / trace.span_s,
+        "rate": (trace.rows - 1) / span,
         "gap_variation": float(gaps.std() / gaps.mean()),
         "longest_gap_s": float(gaps.max()),
         "same_stamp": int(np.count_nonzero(gaps == 0)),

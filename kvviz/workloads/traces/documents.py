@@ -48,12 +48,12 @@ def parse(lines: Lines) -> Any:
     begin = lines.number + 1
     text = lines.rest()
     decoder, values = json.JSONDecoder(), []
-    at = _BLANK.match(text).end()
+    at = _behind_blanks(text, 0)
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
             values.append(value)
-            at = _BLANK.match(text, at).end()
+            at = _behind_blanks(text, at)
     except json.JSONDecodeError as error:
         raise TraceError(
             f"no JSON: {error.msg}, line {begin + error.lineno - 1:,}, column {error.colno}."
@@ -61,6 +61,11 @@ def parse(lines: Lines) -> Any:
     except (RecursionError, ValueError) as error:
         raise TraceError("JSON that is nested too deep or has a number too long.") from error
     return values[0] if len(values) == 1 else values
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
 
 
 def _list(values: list[Any], unit: str | None) -> Trace:
@@ -162,14 +167,17 @@ def _zip(
         rows.add(index + 1, arrivals[index] if arrivals else None, prompt, output)
 
 
-def _joined(results: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(results: list[Any]) -> dict[str, Any]:
     """Results of several runs as one: their clocks have nothing in common, so no start times."""
     names = ("input_lens", "output_lens", "errors")
     joined: dict[str, Any] = {name: [] for name in names}
-    for result in results:
-        inputs, outputs = result.get("input_lens", []), result.get("output_lens", [])
+    for place, result in enumerate(results, 1):
+        inputs, outputs, errors = (
+            result.get(name) or [] if isinstance(result, dict) else None for name in names
+        )
+        if not all(isinstance(column, list) for column in (inputs, outputs, errors)):
+            raise TraceError(f"result {place:,} of {len(results):,} is no result of a benchmark.")
         joined["input_lens"] += inputs
         joined["output_lens"] += outputs
-        errors = result.get("errors") or []
         joined["errors"] += [*errors, *[""] * (len(inputs) - len(errors))]
     return joined

@@ -77,9 +77,10 @@ class Rows:
     def trace(self) -> Trace:
         """Raises TraceError if no row can be used."""
         prompt, output = np.array(self._prompt), np.array(self._output)
-        arrival: np.ndarray | None = np.array(self._arrival)
+        times = np.array(self._arrival)
+        arrival: np.ndarray | None = times
         prefix = self._prefix()
-        keep = np.flatnonzero(~np.isnan(arrival))
+        keep = np.flatnonzero(~np.isnan(times))
         if not len(prompt):
             self._refuse()
         if not len(keep):
@@ -88,7 +89,7 @@ class Rows:
         elif len(keep) < len(prompt):
             for line in self._missing:
                 self.aside(line, "arrival", NO_ARRIVAL)
-            prompt, output, arrival = prompt[keep], output[keep], arrival[keep]
+            prompt, output, arrival = prompt[keep], output[keep], times[keep]
             prefix = prefix and prefix.take(keep)
         reordered = 0
         if arrival is not None:

@@ -22,6 +22,11 @@ from kvviz.workloads.traces.source import Lines
 from kvviz.workloads.traces.trace import Trace
 
 MOST_REQUESTS = 100_000
+MOST_RATE = 1_000_000  # requests a second
+MOST_VARIATION = 100
+MOST_TOKENS = 10**9
+_LONGEST_S = 1e12
+_DRAWS = 1000  # of gaps in a window: nearly all of a very uneven one are 0
 _PROMPTS = ("input_tokens", "text_tokens")
 _FAMILIES = ("Gamma", "Weibull", "")
 
@@ -70,8 +75,13 @@ def read_rates(lines: Lines) -> list[Window]:
             )
         windows.append(Window(*map(float, fields[:3])))
     starts = [window.start_s for window in windows]
-    if any(w.rate < 0 or w.variation < 0 for w in windows) or starts != sorted(set(starts)):
-        raise TraceError("servegen: rates and variations must not be negative, and starts ascend.")
+    if any(not (0 <= w.rate <= MOST_RATE and 0 <= w.variation <= MOST_VARIATION) for w in windows):
+        raise TraceError(
+            "servegen: rates and variations must not be negative, nor more than "
+            f"{MOST_RATE:,} a second and {MOST_VARIATION}."
+        )
+    if starts != sorted(set(starts)) or any(abs(start) > _LONGEST_S for start in starts):
+        raise TraceError("servegen: starts ascend, and are seconds.")
     return windows
 
 
@@ -146,7 +156,9 @@ def _gaps(window: Window, length: float, rng: np.random.Generator) -> np.ndarray
     shape = 1 / max(window.variation, 1e-3) ** 2
     found: list[np.ndarray] = []
     at = 0.0
-    while at < length:
+    for _ in range(_DRAWS):
+        if at >= length:
+            break
         count = min(max(16, math.ceil(1.2 * window.rate * length)), MOST_REQUESTS)
         times = at + np.cumsum(rng.gamma(shape, 1 / (shape * window.rate), count))
         found.append(times[times < length])
@@ -181,13 +193,15 @@ def _histogram(text: Any, name: str) -> Histogram | None:
         if not inside:
             return None
         pairs = [item.split(":") for item in inside.split(",") if item.strip()]
-        tokens = np.array([int(key) for key, _ in pairs])
+        tokens = [int(key) for key, _ in pairs]
         share = np.array([float(value) for _, value in pairs])
     except (ValueError, AttributeError, OverflowError) as error:
         raise TraceError(f"servegen: {name}: {{tokens: probability, ...}} was expected.") from error
-    if not (np.all(tokens >= 0) and np.all(share >= 0) and abs(share.sum() - 1) < 1e-6):
+    if not (np.all(share >= 0) and abs(share.sum() - 1) < 1e-6):
         raise TraceError(f"servegen: {name}: probabilities from 0 that sum to 1 were expected.")
-    return Histogram(tokens, share / share.sum())
+    if not all(0 <= number <= MOST_TOKENS for number in tokens):
+        raise TraceError(f"servegen: {name}: tokens from 0 to {MOST_TOKENS:,} were expected.")
+    return Histogram(np.array(tokens, np.int64), share / share.sum())
 
 
 def _with_images(prompt: Histogram, value: dict[str, Any]) -> Histogram:
@@ -196,7 +210,7 @@ def _with_images(prompt: Histogram, value: dict[str, Any]) -> Histogram:
     if tokens is None or count is None:
         return prompt
     images = float(tokens.tokens @ tokens.share) * float(count.tokens @ count.share)
-    return replace(prompt, tokens=prompt.tokens + round(images))
+    return replace(prompt, tokens=np.minimum(prompt.tokens + round(images), MOST_TOKENS))
 
 
 def _span(document: dict[str, Any]) -> float:

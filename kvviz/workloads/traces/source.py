@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kvviz.errors import TraceError
 
@@ -15,6 +15,9 @@ Source = str | Path | bytes | BinaryIO
 MAX_BYTES = 2 << 30  # of a file once unpacked
 MAX_LINE = 1 << 20  # characters; the longest rows of the public traces have 10,000
 MAX_DOCUMENT = 64 << 20  # characters of a file that must be parsed as one piece of JSON
+MOST_RATIO = 20  # of an unpacked file to its gzip; public traces have 3 to 10
+_FREE = 4 << 20  # bytes that any gzip may unpack to
+_PIECE = 1 << 16
 OVERLONG = f"line longer than {MAX_LINE:,} characters"
 
 _BINARY = {
@@ -31,21 +34,35 @@ _BINARY = {
 
 
 class _Capped(io.RawIOBase):
-    """Reads on until the cap, so that a small packed file cannot fill the disk or the memory."""
+    """Reads on until the cap, so that a small packed file cannot fill the disk or the memory.
+    `packed`: what the inner file unpacks."""
 
-    def __init__(self, inner: BinaryIO, cap: int) -> None:
+    def __init__(
+        self, inner: BinaryIO | gzip.GzipFile, cap: int, packed: _Capped | None = None
+    ) -> None:
         self._inner, self._left, self._cap = inner, cap, cap
+        self._packed = packed
+
+    @property
+    def taken(self) -> int:
+        """Bytes that were read so far."""
+        return self._cap - self._left
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         piece = self._inner.read(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
             raise TraceError(
                 f"the file has more than {self._cap:,} bytes once unpacked. Cut it into parts "
                 "and read one."
+            )
+        if self._packed and self.taken > max(_FREE, MOST_RATIO * self._packed.taken):
+            raise TraceError(
+                f"the gzip unpacks to more than {MOST_RATIO} times its size. Unpack it and give "
+                "the file inside."
             )
         buffer[: len(piece)] = piece
         return len(piece)
@@ -97,11 +114,16 @@ class Lines:
 
     def rest(self) -> str:
         """All that is left, which must be less than MAX_DOCUMENT characters."""
-        held = self._back.pop() if self._back else ""
+        pieces = [self._back.pop() if self._back else ""]
+        left = MAX_DOCUMENT + 1 - len(pieces[0])
         try:
-            text = held + self._text.read(MAX_DOCUMENT + 1 - len(held))
+            # A read makes room for all that it is asked for, however short the file is
+            while left > 0 and (piece := self._text.read(min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
         except (EOFError, zlib.error, OSError, UnicodeError) as error:
             raise self._stopped(error) from error
+        text = "".join(pieces)
         if len(text) > MAX_DOCUMENT:
             raise TraceError(
                 f"one piece of JSON of more than {MAX_DOCUMENT:,} characters: save one object a "
@@ -134,16 +156,18 @@ def _opened(source: Source) -> BinaryIO:
         return source
     try:
         return open(source, "rb")
-    except OSError as error:
-        raise TraceError(f"{source} can't be opened: {error.strerror}.") from error
+    except (OSError, ValueError) as error:  # a zero, or half a sign, in the name
+        said = getattr(error, "strerror", None) or "it is no file name"
+        raise TraceError(f"{source} can't be opened: {said}.") from error
 
 
 def _decoded(file: BinaryIO, max_bytes: int) -> io.TextIOWrapper:
-    buffered = io.BufferedReader(_Capped(file, max_bytes))
+    whole = _Capped(file, max_bytes)
+    buffered = io.BufferedReader(whole)
     try:
         if buffered.peek(2)[:2] == b"\x1f\x8b":
             unpacked = gzip.GzipFile(fileobj=buffered)
-            buffered = io.BufferedReader(_Capped(unpacked, max_bytes))
+            buffered = io.BufferedReader(_Capped(unpacked, max_bytes, whole))
         head = buffered.peek(4096)[:4096]
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"the file can't be read: {error}.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -129,6 +130,6 @@ class Trace:
             notes=(*self.notes, note),
         )
 
-    def noted(self, note: str, **changes: object) -> Trace:
+    def noted(self, note: str, **changes: Any) -> Trace:
         """A copy with these fields changed, and the sentence that says so."""
         return replace(self, **changes, notes=(*self.notes, note))
