@@ -109,7 +109,7 @@ def _fill(layout: ContiguousLayout, store: KVStore) -> None:
     leaves."""
     rng = np.random.default_rng(1)
     mean = layout.capacity / 64
-    ids = []
+    ids: list[int] = []
     while layout.free > mean:
         size = int(min(max(16, rng.lognormal(np.log(mean) - 0.18, 0.6)), layout.free))
         request = Request(len(ids), 0, size, 1, 1)
@@ -117,7 +117,7 @@ def _fill(layout: ContiguousLayout, store: KVStore) -> None:
         layout.append(request.id, size)
         mine = layout.slots(request.id)
         store.view[:, :, mine] = float(request.id)
-        store.tag(np.arange(mine.start, mine.stop), request.id, np.arange(size))
+        store.tag(np.arange(mine.start, mine.stop), np.full(size, request.id), np.arange(size))
         ids.append(request.id)
     for request_id in ids[::2]:
         layout.release(request_id)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kvviz.bench.result import Measured
+from kvviz.bench.result import LeftOut, Measured
 from kvviz.caches.budget import PoolBudget
 from kvviz.caches.layout import Layout
 from kvviz.caches.layouts import LAYOUTS
@@ -81,10 +81,9 @@ class Step(NamedTuple):
 
 
 def bench_cuda() -> list[Measured]:
-    """Nothing where torch sees no GPU."""
+    """Raises LeftOut where torch sees no GPU."""
     if not torch.cuda.is_available():
-        print("  left out: torch sees no GPU here")
-        return []
+        raise LeftOut("torch sees no GPU here")
     device = torch.device("cuda")
     card = measure_card(device)
     print(f"  {torch.cuda.get_device_name(device)}")

@@ -73,8 +73,8 @@ def _figure(given: Any, where: str) -> Measured:
         raise BenchError(f"{where} has no name or no value.")
     if bounds["at_least"] is not None and bounds["at_most"] is not None:
         raise BenchError(f"{where} has two targets, at_least and at_most; one was expected.")
-    words = {"unit": _text(each.get("unit", "")), "floor_of": _text(each.get("floor_of", ""))}
-    return Measured(_text(each["name"]), value, **words, **bounds)
+    unit, floor_of = _text(each.get("unit", "")), _text(each.get("floor_of", ""))
+    return Measured(_text(each["name"]), value, unit, floor_of=floor_of, **bounds)
 
 
 def _object(given: Any, where: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class PagedLayout:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        self._blocks_of, self._room_of = memoryview(self._blocks), memoryview(self._room)
+        self._blocks_of, self._room_of = self._blocks.data, self._room.data
 
     def reconfigure(self, config: RunConfig) -> None:
         self._admission = config.paged.admission
@@ -414,7 +414,7 @@ class PagedLayout:
         self._id = np.concatenate([self._id, more])
         self._blocks = np.concatenate([self._blocks, more])
         self._room = np.concatenate([self._room, more])
-        self._blocks_of, self._room_of = memoryview(self._blocks), memoryview(self._room)
+        self._blocks_of, self._room_of = self._blocks.data, self._room.data
 
     def _take(self, line: int, count: int) -> None:
         if count > 0:

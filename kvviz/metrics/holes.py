@@ -41,7 +41,7 @@ def how_many_fit(
     Single, a buffer for each request: the free buffers where r <= B, else none.
     """
     sizes = np.asarray(sizes, np.int64)
-    if single:
+    if single and block is not None:
         return np.where(sizes <= block, free // block, 0)
     if block is not None:
         return (free // block) // -(-sizes // block)

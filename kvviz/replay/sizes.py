@@ -79,6 +79,7 @@ def gpu_pool(name: str, gpu: str, share: float = 0.9, tp: int = 1) -> Pool:
             parameters=chosen.parameters,
         ),
     )
+    assert plan.budget is not None, "a plan made from a GPU has one"
     text = (
         f"{gpu}: {share:g} of {memory_gib:g} GiB less {gib(plan.budget.weights_bytes)} of weights "
         f"and {gib(plan.budget.activation_bytes)} of activations leave {gib(plan.pool_bytes)}: "

@@ -127,13 +127,13 @@ def _floors(judged: Sequence[Judged], end: float, theme: Theme) -> dict[str, Any
         if figure.floor is not None and bound and 0 <= figure.floor / bound <= end:
             words = f"floor {amount(figure.floor, figure.unit)}: {figure.floor_of}"
             marks.append((figure.floor / bound, at, escape(words)))
-    x, y, words = zip(*marks, strict=True) if marks else ((), (), ())
+    x, y, told = zip(*marks, strict=True) if marks else ((), (), ())
     return {
         "type": "scatter",
         "mode": "markers",
         "x": list(x),
         "y": list(y),
-        "customdata": list(words),
+        "customdata": list(told),
         "cliponaxis": False,
         "marker": {
             "symbol": "diamond",

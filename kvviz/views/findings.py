@@ -40,7 +40,7 @@ def admissible_said(lanes: Mapping[str, Mapping[str, Any]]) -> str:
     """Free beside admissible over a replay, on average."""
 
     def told(series: Mapping[str, Sequence[float]]) -> str:
-        free, admissible = (number(np.mean(series[key])) for key in ("free", "admissible"))
+        free, admissible = (number(float(np.mean(series[key]))) for key in ("free", "admissible"))
         return f"{free} free, {admissible} admissible"
 
     return "Free slots, and what requests could have of them, on average: " + _each(
@@ -51,7 +51,9 @@ def admissible_said(lanes: Mapping[str, Mapping[str, Any]]) -> str:
 def over_trace_said(lanes: Mapping[str, Mapping[str, Any]], name: str) -> str:
     return f"Requests {name} over the trace: " + _each(
         {lane: found["series"][name] for lane, found in lanes.items()},
-        lambda values: f"{number(max(values))} at most, {number(np.mean(values))} on average",
+        lambda values: (
+            f"{number(max(values))} at most, {number(float(np.mean(values)))} on average"
+        ),
     )
 
 

@@ -26,7 +26,7 @@ _ADDED_OUTPUT = 32  # tokens that a request added by hand generates
 _FIRST = 5  # the first columns are drawn by themselves, the others by a generator of their own
 
 
-_Row = FittedMix | RecordedRow | None
+Row = FittedMix | RecordedRow | None
 
 
 def mix_named(name: str) -> FittedMix | RecordedMix:
@@ -185,7 +185,7 @@ class RequestStream:
         )
         self._requests.append(request)
 
-    def _shared(self, row: _Row, u: np.ndarray, prompt: int) -> tuple[tuple[int, int], ...]:
+    def _shared(self, row: Row, u: np.ndarray, prompt: int) -> tuple[tuple[int, int], ...]:
         """The hashed pieces of a recorded prompt; else the system prompt that the request begins
         with, and its own part has a token at least."""
         if row and self.mix.prompts == "trace" and (ids := row.shared(prompt, self._divide)):
@@ -208,7 +208,7 @@ class RequestStream:
             self._block = block
         return self._table[row]
 
-    def _lengths(self, row: _Row, u: np.ndarray) -> tuple[int, int]:
+    def _lengths(self, row: Row, u: np.ndarray) -> tuple[int, int]:
         """Prompt and output, cut so that prompt + output - 1 fits in the context."""
         mix, u_output = self.mix, u[_OUTPUT]
         if row and mix.prompts == "trace" and mix.outputs == "trace":
@@ -227,14 +227,14 @@ class RequestStream:
             prompt = min(prompt, self._context - output + 1)
         return prompt, output
 
-    def _length(self, kind: str, row: _Row, u: float, mean: float, side: str) -> float:
+    def _length(self, kind: str, row: Row, u: float, mean: float, side: str) -> float:
         if kind == "trace":
             if self._divide > 1:
                 self._divided.add(self.drawn)
             return getattr(row, side)(u) / self._divide
         return DISTRIBUTIONS[kind](u, mean, self.mix.spread)
 
-    def _arrival(self, index: int, row: _Row, u: float) -> int:
+    def _arrival(self, index: int, row: Row, u: float) -> int:
         mix = self.mix
         if mix.arrivals == "closed":
             return ON_DEMAND
