@@ -18,10 +18,10 @@ def gpu_memory(plan: Plan, theme: Theme) -> Figure:
     """One stacked bar of one GPU, in GiB. Raises AssertionError for a plan without a budget."""
     parts, total = memory_parts(plan)
     looks = (
-        (theme.written, ""),
-        (theme.reserved, MODELLED),
+        (theme.reserved, ""),
+        (theme.usable, MODELLED),
         (theme.internal, ""),
-        (theme.lanes["paged"], ""),
+        (theme.written, ""),
         (theme.hole, ""),
     )
     return {

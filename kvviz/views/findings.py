@@ -36,6 +36,18 @@ def map_said(moment: str, snapshot: Snapshot, ask: int = 0) -> str:
     return f"{found}; a request of {number(ask)} is refused" if ask else found
 
 
+def run_said(name: str, snapshots: Sequence[Snapshot]) -> str:
+    """A lane's whole run, time by address: `snapshots` are evenly spaced over it."""
+    free = [s.free for s in snapshots]
+    pieces = [len(holes(s)) for s in snapshots]
+    worst = snapshots[int(np.argmax(pieces))]
+    return (
+        f"Time by address, {name}, steps {number(snapshots[0].step)} to "
+        f"{number(snapshots[-1].step)}: {number(min(free))} to {number(max(free))} slots free; "
+        f"most holes at step {number(worst.step)}: {_holes(worst)}."
+    )
+
+
 def admissible_said(lanes: Mapping[str, Mapping[str, Any]]) -> str:
     """Free beside admissible over a replay, on average."""
 
