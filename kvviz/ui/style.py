@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from kvviz.ui.follow import follow_theme
 from kvviz.views.theme import LIGHT, THEMES, Theme
 
 ICON = Path(__file__).with_name("icon.png")  # a local file: nothing is fetched from elsewhere
@@ -33,6 +34,7 @@ _CSS = """<style>
 [class*=st-key-nothing] { padding: 2.4rem 1.4rem; text-align: center;
   background: light-dark(#f5f6f9, #181d27); border-radius: .5rem; }
 .kv-says { margin: 0; }
+.st-key-follow-theme { position: absolute; }
 .kv-lanes-key b { font-size: 1.2em; margin-left: .8em; }
 [class*=st-key-nothing] p { text-align: center; }
 [class*=st-key-nothing] [data-testid=stMarkdown] { max-width: 46rem; margin: 0 auto; }
@@ -49,6 +51,7 @@ def page_style() -> None:
 
 def page_title(title: str, says: str = "") -> None:
     """The page's one first heading, and a line on what the page is for."""
+    follow_theme()
     st.title(title, anchor=False)
     if says:
         st.html(f'<p class="kv-says">{escape(says)}</p>')

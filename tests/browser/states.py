@@ -8,12 +8,17 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page
 
+from kvviz.views.theme import THEMES
 from tests.browser.conftest import READY
 
 QUIET = (
     "() => document.querySelector('[data-testid=stMainBlockContainer]') && "
     "document.querySelector('[data-testid=stApp]').dataset.testScriptState !== 'running' && "
     "document.querySelector('[data-testid=stMainBlockContainer] [data-testid=stElementContainer]')"
+)
+_DRAWN_IN = (  # every figure that is seen
+    "(colour) => [...document.querySelectorAll('.js-plotly-plot')].every((figure) => "
+    "!figure.checkVisibility() || figure._fullLayout?.font.color === colour)"
 )
 _SETTLE_MS = 700  # figures come a moment after the script
 
@@ -32,6 +37,13 @@ def settle(page: Page, seconds: float = 60) -> None:
     page.wait_for_timeout(200)
     page.wait_for_function(QUIET, timeout=seconds * 1000)
     page.wait_for_timeout(_SETTLE_MS)
+
+
+def turn(page: Page, theme: str) -> None:
+    """To "light" or "dark"; the figures follow."""
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function(_DRAWN_IN, arg=THEMES[theme].text)
+    settle(page)
 
 
 def open_sidebar(page: Page) -> None:
@@ -69,6 +81,25 @@ def press(*names: str, sidebar: bool = False) -> Callable[[Page], None]:
 
 def _pause(page: Page) -> None:
     page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(_SETTLE_MS)
+
+
+def _inspect(page: Page) -> None:
+    """The last false refusal: its request, the events, a pinned step, the whole run."""
+    page.get_by_role("button", name="Pin this step as A").click()
+    page.locator("[data-kv=log] summary").click()
+    page.get_by_label("verdict").select_option("fragmented")
+    page.locator("[data-kv=log-rows] button").first.click()
+    page.get_by_label("whole run of").select_option("contiguous")
+    page.locator(".kv-life").first.wait_for()
+    page.wait_for_function("() => !!document.querySelector('[data-kv=run]').kvBitmap")
+    page.locator("[data-kv=facts] .kv-link").first.wait_for()
+    page.wait_for_timeout(_SETTLE_MS)
+
+
+def _give_requests(page: Page) -> None:
+    open_sidebar(page)
+    page.get_by_text("Your own requests").click()
     page.wait_for_timeout(_SETTLE_MS)
 
 
@@ -110,6 +141,9 @@ def _make_recording(page: Page) -> None:
 
 STATES: dict[str, State] = {
     "live": State("/?seed=3&speed=20", _pause, READY),
+    "live-running": State("/?seed=3&speed=20", ready=READY),
+    "live-inspected": State("/?step=260", _inspect, READY),
+    "live-requests": State("/?preset=azure-chat-2023&speed=20", _give_requests, READY),
     "lesson-1": State("/lesson"),
     "lesson-1-done": State("/lesson", press("Fill the pool")),
     "lesson-2-done": State("/lesson?step=2", press("Let a, c, e and g finish")),
@@ -124,6 +158,10 @@ STATES: dict[str, State] = {
     "replay": State("/replay"),
     "replay-done": State(
         "/replay", _then(press("Replay", sidebar=True), _until_done("The memory at one moment"))
+    ),
+    "replay-gpu": State(
+        "/replay?pool=A+GPU",
+        _then(press("Replay", sidebar=True), _until_done("The memory at one moment")),
     ),
     "sweep": State("/sweep"),
     "sweep-done": State("/sweep", _then(press("Run"), _until_done("Table as CSV"))),
