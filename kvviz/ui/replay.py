@@ -170,4 +170,6 @@ def _downloads(lanes: dict[str, Any]) -> None:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or "n/a"
-    return f"{value:,}" if isinstance(value, int | np.integer) else f"{value:,.3f}"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    return f"{value:,.3f}" if value < 1000 else f"{value:,.0f}"
