@@ -42,6 +42,11 @@ def test_a_whole_run_tells_its_worst_step():
     )
 
 
+def test_columns_tell_of_their_holes():
+    """A scenario's rows would all be called the same."""
+    assert said.columns_said(HOLED.columns) == "4,096 slots free, 4 holes, the largest 1,024"
+
+
 def test_nothing_free():
     """A full pool would end in a division by zero."""
     full = snapshot([(8, 8, 1)])
