@@ -173,6 +173,7 @@ def _pictures(shown: Shown, key: str) -> None:
         figure = histogram({"contiguous": shown.scenes[-1].snapshot}, figure_theme(), ask=None)
         found = charts_said({"contiguous": shown.scenes[-1].snapshot}, None)
         _draw(figure, f"{key}-holes", found["holes"])
+        st.caption("How many holes there are of each size, in bins of doubling size.")
     if shown.table is not None:
         st.table(shown.table, hide_index=True)
     if shown.check is not None:
@@ -216,7 +217,12 @@ def _places(shown: Shown, key: str) -> None:
         capacity=scene.snapshot.capacity,
         block=scene.snapshot.grain,
     )
-    _draw(figure, key, f"The blocks of {name}, in order, and where each lies in the pool")
+    pieces = 1 + int((np.diff(slots) != 1).sum())
+    _draw(figure, key, f"The blocks of {name}, in order, lie in {pieces} pieces all over the pool")
+    st.caption(
+        f"Above: the tokens of {name}, in order. Below: the pool, coloured as in the steps before; "
+        f"a line leads from each block of {name} to where it lies."
+    )
 
 
 def _row(scene: Scene) -> StripRow:
