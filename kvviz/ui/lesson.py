@@ -14,6 +14,7 @@ from kvviz.lesson.pool import Bench, Check, Scene
 from kvviz.lesson.questions import QUESTIONS, Question
 from kvviz.lesson.shown import Shown
 from kvviz.lesson.steps import END, STEPS, Step
+from kvviz.records import HOLE
 from kvviz.ui.keys import arrow_keys
 from kvviz.ui.server import hub
 from kvviz.ui.style import figure_theme, page_title
@@ -200,9 +201,16 @@ def _map(scenes: tuple[Scene, ...], key: str, shown: Shown | None = None) -> Non
     st.caption(
         f"All {snapshot.capacity:,} slots of the pool, from left to right. A colour with a letter "
         "is a request; grey is free, with the size of the hole."
+        + (" Pale: held, not written." if _held_only(scenes) else "")
         + (f" Dashed: where {ask:,} slots would have to lie." if ask else "")
         + (" Red lines: what was copied." if shown and shown.moves else "")
     )
+
+
+def _held_only(scenes: tuple[Scene, ...]) -> bool:
+    """Are there slots that a request holds and has not written?"""
+    columns = [scene.snapshot.columns for scene in scenes]
+    return any(bool(((c.owner != HOLE) & (c.used < c.size)).any()) for c in columns)
 
 
 def _places(shown: Shown, key: str) -> None:
