@@ -74,7 +74,7 @@ def press(*names: str, sidebar: bool = False) -> Callable[[Page], None]:
             page.get_by_role("button", name=label).first.click()
             if sidebar:
                 close_sidebar(page)
-            settle(page)
+            settle(page, 180)  # some measure something
 
     return reach
 
