@@ -169,10 +169,12 @@ STATES: dict[str, State] = {
     "recording": State("/recording"),
     "recording-made": State("/recording", _make_recording),
     "capacity": State("/capacity"),
-    "capacity-measured": State("/capacity", _then(press("Measure"), _until_done("Hatched: plain"))),
+    "capacity-measured": State(
+        "/capacity?requests=50", _then(press("Measure"), _until_done("Hatched: plain"))
+    ),
     "paper": State("/paper"),
     "paper-measured": State(
-        "/paper?seeds=1&steps=2000", _then(press("Measure"), _until_done("lies within"))
+        "/paper?seeds=1&steps=2000", _then(press("Measure"), _until_done("holds seven regions"))
     ),
     "terms": State("/terms"),
 }
