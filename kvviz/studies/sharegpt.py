@@ -29,7 +29,7 @@ class ShareGPTStream(RequestStream):
         self._lengths_of = load_mix(MIX)
         self._scales = scales(context) if scaled else (1.0, 1.0)
 
-    def _lengths(self, u: np.ndarray) -> tuple[int, int]:
+    def _lengths(self, row: object, u: np.ndarray) -> tuple[int, int]:
         rng = np.random.default_rng([self._seed, self.drawn])
         while True:
             pair = _pair(self._lengths_of, *rng.uniform(1e-9, 1 - 1e-9, 2))

@@ -20,6 +20,8 @@ _DRAWN_IN = (  # every figure that is seen
     "(colour) => [...document.querySelectorAll('.js-plotly-plot')].every((figure) => "
     "!figure.checkVisibility() || figure._fullLayout?.font.color === colour)"
 )
+# Streamlit fades in what a new run of the script has drawn
+_STILL = "() => !document.getAnimations().some((one) => one instanceof CSSTransition)"
 _SETTLE_MS = 700  # figures come a moment after the script
 
 
@@ -42,8 +44,10 @@ def settle(page: Page, seconds: float = 60) -> None:
 def turn(page: Page, theme: str) -> None:
     """To "light" or "dark"; the figures follow."""
     page.emulate_media(color_scheme=theme)
+    page.wait_for_timeout(400)  # the page looks for it now and then
     page.wait_for_function(_DRAWN_IN, arg=THEMES[theme].text)
     settle(page)
+    page.wait_for_function(_STILL)
 
 
 def open_sidebar(page: Page) -> None:
