@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvviz.capacity.plan import GiB, Plan
-from kvviz.views.theme import LIGHT, Figure, Theme, axis, layout, rgb
+from kvviz.views.theme import Figure, Theme, axis, layout, legible
 
 BAR_HEIGHT = 140
 ROW_HEIGHT = 62
@@ -114,7 +114,7 @@ def _part(
         "text": [f"{size:,.1f}" if size > 0.05 * total else ""],
         "textposition": "inside",
         "insidetextanchor": "middle",
-        "insidetextfont": {"color": _legible(colour)},
+        "insidetextfont": {"color": legible(colour)},
         "textangle": 0,
         "marker": {
             "color": colour,
@@ -123,12 +123,6 @@ def _part(
         },
         "hovertemplate": f"{title}: %{{x:,.2f}} GiB, {100 * size / total:.1f} %<extra></extra>",
     }
-
-
-def _legible(ground: str) -> str:
-    """Plotly's own choice is a mid grey on mid colours."""
-    r, g, b = rgb(ground)
-    return LIGHT.text if 0.3 * r + 0.59 * g + 0.11 * b > 128 else LIGHT.paper
 
 
 def _broken(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvviz.views.theme import Figure, Theme, axis, faded, layout
+from kvviz.views.theme import Figure, Theme, axis, faded, layout, legible
 
 PUBLISHED, MEASURED = "paper", "here"
 LEGEND = (  # kind, the theme's name of the colour, label
@@ -92,7 +92,8 @@ def _measured(systems: Mapping[str, Any], part: str, colour: str, theme: Theme) 
         ],
         "hovertemplate": "%{x} %: " + part + ", measured (seeds from %{customdata[0]:.1f} to "
         "%{customdata[1]:.1f})<extra>%{y}</extra>",
-        "textfont": {"color": theme.paper, "size": 11},
+        "textfont": {"color": theme.text, "size": 11},
+        "insidetextfont": {"color": legible(colour), "size": 11},
     }
 
 
