@@ -21,7 +21,7 @@ def test_each_verdict_has_a_symbol_of_its_own():
 
 def test_the_live_key_shows_the_symbols_of_the_chart(root):
     """The key under the chart would explain other marks than are drawn."""
-    text = (root / "kvviz/ui/live.js").read_text()
+    text = (root / "kvviz/ui/scaffold.js").read_text()
     shown = dict(re.findall(r'\["sign", "free", "(\w+)", "(.)"\]', text))
     assert shown == {verdict: SIGNS[verdict] for verdict in shown}
     assert set(shown) >= {"fragmented", "capacity", "queued"}
