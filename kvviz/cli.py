@@ -208,7 +208,7 @@ def _serve(args: argparse.Namespace, every: int, memory_file: str = "") -> tuple
     if memory_file and config.dry:
         raise ConfigError("--memory-snapshot shows a GPU's allocator, and a dry run uses none.")
     backend = None if config.dry else load_backend(config.model)
-    if memory_file:
+    if memory_file and backend:
         record_memory(backend)
     lanes = build_lanes(config, backend, history=args.steps)
     try:
@@ -221,7 +221,7 @@ def _serve(args: argparse.Namespace, every: int, memory_file: str = "") -> tuple
             lanes.check_maps()
         device = backend.device_name if backend else "dry"
         report = run_report(lanes, device, device_memory(backend) if backend else None)
-        if memory_file:
+        if memory_file and backend:
             _save_memory(backend, memory_file)
         return report, tape.close(device, report) if tape else b""
     finally:

@@ -7,7 +7,7 @@ from kvviz.studies.paper_words import notes, table
 from kvviz.sweeps.kept import Kept, default_folder
 from kvviz.sweeps.pool import Pool
 from kvviz.ui.jobs import desk, watch
-from kvviz.ui.style import figure_theme, page_title
+from kvviz.ui.style import figure_theme, marks_key, page_title
 from kvviz.ui.terms import term_links
 from kvviz.ui.text import plain
 from kvviz.views import paper
@@ -55,11 +55,15 @@ shares.markdown("**Figure 2.** Hatched: published. Solid: measured.")
 shares.plotly_chart(
     paper.bars(report, theme), theme=None, key="bars", alt=paper_said(report, "token states", " %")
 )
+with shares:
+    marks_key(paper.LEGEND, theme)
 requests.markdown("**Figure 13a.** Requests batched at once.")
 requests.plotly_chart(
     paper.batched(report, theme), theme=None, key="batched", alt=paper_said(report, "batched", "")
 )
 if job and job.result:
+    for why in sorted(set(report["failed"].values())):
+        st.error(f"A run failed: {why}")
     for note in notes(report):
         st.markdown(f"- {note}")
     st.dataframe(table(report), hide_index=True, height="content")

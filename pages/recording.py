@@ -26,7 +26,7 @@ try:
     st.caption(
         plain(
             f"{chosen.name}: {manifest.recorded:,} recorded steps, {manifest.device}, "
-            f"{manifest.when}, kvviz {manifest.kvviz}"
+            f"{manifest.when.replace('T', ' ').replace('+00:00', ' UTC')}, kvviz {manifest.kvviz}"
         )
     )
     show(chosen.replay.at(pick(chosen)))

@@ -89,11 +89,11 @@ def how_dear(bench: Bench, share: str) -> tuple[str, Shown]:
 
 def _walls(pool: Pool) -> None:
     for name, size in _HOLES.items():
-        pool.admit(f"wall {name}", _WALL)
+        pool.admit(name.lower(), _WALL)
         pool.admit(name, size, 0)
     # Next fit goes on from the last allocation: that is to be the last wall
-    pool.release("wall D")
-    pool.admit("wall D", _WALL)
+    pool.release("d")
+    pool.admit("d", _WALL)
     pool.release(*_HOLES)
 
 
@@ -107,8 +107,8 @@ def _starts() -> list[int]:
 
 QUESTIONS: tuple[Question, ...] = (
     Question(
-        f"A request of {WANTED} slots comes. Which hole does the fit below take? The last region "
-        "to be placed was wall D.",
+        f"A request of {WANTED} slots comes. Which hole does the fit below take? The last request "
+        "to be placed was d.",
         "Fit",
         ("best", "first", "worst", "next"),
         tuple(_HOLES),

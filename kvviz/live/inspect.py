@@ -125,7 +125,7 @@ def _in_lane(
             "life_slots": int(shot.seq_life[i]),
             "held": int(shot.seq_held[i]),
             "held_bytes": int(shot.seq_held[i]) * shot.slot_bytes,
-            "since": int(shot.seq_since[i]),
+            "since": int(shot.seq_since[i]) + 1,
         }
         facts |= _place(shot, request, orders.slots(shot.step, request, written))
         if newest:

@@ -26,7 +26,7 @@ from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns, Event, Snapshot
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
-from kvviz.views.findings import charts_said
+from kvviz.views.findings import charts_said, map_said
 from kvviz.views.number import Number
 from kvviz.views.numbers import GROUPS, HEADLINE, numbers, side_by_side
 from kvviz.views.theme import THEMES, Figure, Theme, number
@@ -59,8 +59,9 @@ class FrameBuilder:
         light: bool = False,
     ) -> bytes:
         """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
-        to what this viewer asked; `extra(theme, colour_by)`: figures that it asked for; `light`:
-        without the charts, which another frame will bring."""
+        to what this viewer asked, and `said`: names of the figures of `extra`;
+        `extra(theme, colour_by)`: figures that it asked for; `light`: without the charts, which
+        another frame will bring."""
         theme = THEMES[self.theme]
         now = time.monotonic()
         look = (self.theme, self.colour_by, published.state, published.looking)
@@ -79,7 +80,8 @@ class FrameBuilder:
             figures |= charts(published, theme)
             frame["numbers"] = tables(published)
             shown = {name: lane.snapshot for name, lane in published.lanes.items()}
-            frame["said"] = charts_said(shown, asked(shown)) if shown else {}
+            if shown:
+                frame["said"] = frame["said"] | charts_said(shown, asked(shown))
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: found
@@ -185,6 +187,14 @@ def maps(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure
 def pinned(published: Published, theme: Theme, colour_by: str) -> dict[str, Figure]:
     """The maps of a pinned moment, under names of their own."""
     return {f"pin-{name}": f for name, f in _by_lane(maps(published, theme, colour_by)).items()}
+
+
+def pinned_said(published: Published) -> dict[str, str]:
+    """What those maps show, in words."""
+    return {
+        f"pin-{name}": map_said(f"Pinned step {number(published.step)}, {name}", lane.snapshot)
+        for name, lane in published.lanes.items()
+    }
 
 
 def whole_run(

@@ -127,7 +127,7 @@ export class Inspector {
     const nodes = [];
     for (const [name, facts] of Object.entries(lanes)) {
       const box = el("section", "kv-life");
-      box.append(el("h5", "", `Request ${n(request)} in ${name}: ${facts.state}`));
+      box.append(el("h3", "", `Request ${n(request)} in ${name}: ${facts.state}`));
       if (facts.held !== undefined) {
         box.append(el("p", "", `${n(facts.written)} of ${n(facts.life_slots)} tokens written (prompt ` +
           `${n(facts.prompt)}), holds ${n(facts.held)} slots = ${n(facts.held_bytes)} bytes in ` +
@@ -155,8 +155,8 @@ export class Inspector {
       .sort(([, a], [, b]) => b.answer_text.length - a.answer_text.length);
     if (told) {
       const box = el("section", "kv-said"), [name, facts] = told;
-      box.append(el("h5", "", "Prompt"), el("pre", "", facts.prompt_text));
-      if (facts.answer_text) box.append(el("h5", "", `Generated so far, in ${name}`), el("pre", "", facts.answer_text));
+      box.append(el("h3", "", "Prompt"), el("pre", "", facts.prompt_text));
+      if (facts.answer_text) box.append(el("h3", "", `Generated so far, in ${name}`), el("pre", "", facts.answer_text));
       nodes.push(box);
     }
     this.facts.replaceChildren(...nodes);
@@ -172,7 +172,7 @@ export class Inspector {
   emptiness(hole) {
     if (!hole) { this.facts.replaceChildren(el("p", "", "This place is taken at this step.")); return; }
     const box = el("section", "kv-life");
-    box.append(el("h5", "", `${hole.lane}: ${n(hole.size)} free slots from ${n(hole.start)} to ${n(hole.start + hole.size - 1)}`));
+    box.append(el("h3", "", `${hole.lane}: ${n(hole.size)} free slots from ${n(hole.start)} to ${n(hole.start + hole.size - 1)}`));
     const left = el("p", "", hole.left_by === null
       ? `Slot ${n(hole.slot)} was free at every step since ${n(hole.searched_from)}.`
       : `Slot ${n(hole.slot)} was left at step ${n(hole.left_at)} by request `);

@@ -14,6 +14,7 @@ from kvviz.lesson.pool import Bench, Check, Scene
 from kvviz.lesson.questions import QUESTIONS, Question
 from kvviz.lesson.shown import Shown
 from kvviz.lesson.steps import END, STEPS, Step
+from kvviz.records import HOLE
 from kvviz.ui.keys import arrow_keys
 from kvviz.ui.server import hub
 from kvviz.ui.style import figure_theme, page_title
@@ -174,6 +175,7 @@ def _pictures(shown: Shown, key: str) -> None:
         figure = histogram({"contiguous": shown.scenes[-1].snapshot}, figure_theme(), ask=None)
         found = charts_said({"contiguous": shown.scenes[-1].snapshot}, None)
         _draw(figure, f"{key}-holes", found["holes"])
+        st.caption("How many holes there are of each size, in bins of doubling size.")
     if shown.table is not None:
         st.table(shown.table, hide_index=True)
     if shown.check is not None:
@@ -200,9 +202,16 @@ def _map(scenes: tuple[Scene, ...], key: str, shown: Shown | None = None) -> Non
     st.caption(
         f"All {snapshot.capacity:,} slots of the pool, from left to right. A colour with a letter "
         "is a request; grey is free, with the size of the hole."
+        + (" Pale: held, not written." if _held_only(scenes) else "")
         + (f" Dashed: where {ask:,} slots would have to lie." if ask else "")
         + (" Red lines: what was copied." if shown and shown.moves else "")
     )
+
+
+def _held_only(scenes: tuple[Scene, ...]) -> bool:
+    """Are there slots that a request holds and has not written?"""
+    columns = [scene.snapshot.columns for scene in scenes]
+    return any(bool(((c.owner != HOLE) & (c.used < c.size)).any()) for c in columns)
 
 
 def _places(shown: Shown, key: str) -> None:
@@ -217,7 +226,12 @@ def _places(shown: Shown, key: str) -> None:
         capacity=scene.snapshot.capacity,
         block=scene.snapshot.grain,
     )
-    _draw(figure, key, f"The blocks of {name}, in order, and where each lies in the pool")
+    pieces = 1 + int((np.diff(slots) != 1).sum())
+    _draw(figure, key, f"The blocks of {name}, in order, lie in {pieces} pieces all over the pool")
+    st.caption(
+        f"Above: the tokens of {name}, in order. Below: the pool, coloured as in the steps before; "
+        f"a line leads from each block of {name} to where it lies."
+    )
 
 
 def _row(scene: Scene) -> StripRow:

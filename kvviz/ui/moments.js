@@ -13,10 +13,10 @@ export class Moments {
         <label>whole run of <select data-kv="whole"><option value="">no lane</option>
           ${lanes.map((lane) => `<option>${lane}</option>`).join("")}</select></label></div>
       <p class="kv-diff" data-kv="diff" role="status"></p>
-      <div class="kv-lanes" data-kv="pins" hidden>${lanes.map((lane) => `<section><h5>A: ${lane}</h5>
+      <div class="kv-lanes" data-kv="pins" hidden>${lanes.map((lane) => `<section><h3>A: ${lane}</h3>
         <div class="kv-plot kv-map" data-kv="pin-${lane}" role="figure" aria-label="Memory map at the pinned step, ${lane}"></div>
         </section>`).join("")}</div>
-      <div data-kv="run-box" hidden><div class="kv-plot kv-run" data-kv="run" role="figure" tabindex="0"
+      <div data-kv="run-box" hidden><h3>Whole run, time by address</h3><div class="kv-plot kv-run" data-kv="run" role="figure" tabindex="0"
         aria-label="Time by address: the whole run that is kept, a column a step"></div>
         <p class="kv-quiet">Click goes to that step; drag to zoom.</p></div>`;
     const find = (name) => node.querySelector(`[data-kv="${name}"]`);

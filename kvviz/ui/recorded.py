@@ -17,8 +17,9 @@ from kvviz.recording.files import SUFFIX, unpack
 from kvviz.recording.tape import Tape
 from kvviz.ui.frames import asked, charts, head, maps, stamp, tables
 from kvviz.ui.server import hub
-from kvviz.ui.style import figure_theme, lanes_key
+from kvviz.ui.style import figure_theme, lanes_key, marks_key
 from kvviz.ui.text import plain
+from kvviz.views import breakdown
 from kvviz.views.findings import charts_said
 from kvviz.views.theme import SIGNS, Theme
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
@@ -190,6 +191,7 @@ def show(published: Published) -> None:
             st.markdown(f"**{name.capitalize()}** {lane['what']}")
             st.caption(" · ".join(f"{n['name']} **{n['value']}**" for n in lane["figures"]))
             _plot(f"map-{name}", drawn[f"map-{name}"], lane["alt"])
+            marks_key(lane["key"], theme)
     _charts(published, theme)
     _numbers(published)
     st.caption(plain(stamp(published)))
@@ -207,6 +209,8 @@ def _charts(published: Published, theme: Theme) -> None:
             with column:
                 st.markdown(f"**{TITLES[name]}**")
                 _plot(name, drawn[name], said[name])
+                if name == "bytes":
+                    marks_key(breakdown.legend(), theme)
 
 
 def _plot(name: str, figure: dict, alt: str) -> None:

@@ -12,12 +12,12 @@ from kvviz.live.hues import HueBook
 from kvviz.replay.job import MapJob, ReplayJob
 from kvviz.replay.replay import ROWS
 from kvviz.ui.jobs import desk
-from kvviz.ui.style import figure_theme
+from kvviz.ui.style import figure_theme, marks_key
 from kvviz.ui.terms import term_links
 from kvviz.ui.text import plain
 from kvviz.views import findings as said
 from kvviz.views import replay as figures
-from kvviz.views.memory_map import map_alt, memory_map
+from kvviz.views.memory_map import legend, map_alt, memory_map
 from kvviz.views.theme import Theme
 from kvviz.workloads.traces.trace import Trace
 
@@ -132,9 +132,10 @@ def _drawn(found: MapJob, name: str) -> None:
     if snapshot is None:
         st.error("The map can't be drawn: see the server's log.")
         return
-    hues = HueBook().update([snapshot])
+    hues, theme = HueBook().update([snapshot]), figure_theme()
     alt = map_alt(snapshot, name)
-    _chart(memory_map(snapshot, figure_theme(), hues, name=name, ghost=snapshot.head), "map", alt)
+    _chart(memory_map(snapshot, theme, hues, name=name, ghost=snapshot.head), "map", alt)
+    marks_key(legend(snapshot), theme)
     st.caption(alt)
 
 
@@ -173,4 +174,6 @@ def _downloads(lanes: dict[str, Any]) -> None:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or "n/a"
-    return f"{value:,}" if isinstance(value, int | np.integer) else f"{value:,.3f}"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    return f"{value:,.3f}" if value < 1000 else f"{value:,.0f}"

@@ -30,6 +30,7 @@ from kvviz.scenario.table import (
 from kvviz.ui.style import figure_theme, page_title
 from kvviz.ui.terms import term_links
 from kvviz.ui.text import plain
+from kvviz.views.findings import columns_said
 from kvviz.views.strip import StripRow, is_coarse, over_steps, strip
 from kvviz.views.theme import SIGNS
 
@@ -140,7 +141,8 @@ def _pictures(
             theme=None,
             config=_CONFIG,
             key="over-steps",
-            alt="Slots used and requests waiting, over the steps",
+            alt=f"Over the steps: at most {lines[:, 1].max():,} of {told['capacity']:,} slots "
+            f"used, at most {lines[:, 5].max():,} requests waiting",
         )
     first = max(0, min(chosen - ROWS // 2, total - ROWS)) if total > ROWS else 0
     last = min(total, first + ROWS)
@@ -153,7 +155,8 @@ def _pictures(
         theme=None,
         config=_CONFIG,
         key="strip",
-        alt=f"The pool after {word.lower()}s {first + 1} to {last}, a row each",
+        alt=f"The pool after {word.lower()}s {first + 1} to {last}, a row each. After "
+        f"{word.lower()} {chosen}: {columns_said(rows[chosen - 1 - first].columns)}.",
     )
     notes = [f"{word}s {first + 1:,} to {last:,} of {total:,}."] if total > ROWS else []
     if any(is_coarse(row) for row in rows):

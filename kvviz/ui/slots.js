@@ -56,5 +56,5 @@ export function describe(hover, slot) {
   const head = `request ${n(owner[low])}\n${unit}${where}\n${n(filled)} written of ${n(length)}`;
   if (!facts) return head;
   const [prompt, written, held, life, since] = facts;
-  return `${head}\nin all ${n(written)} of ${n(life)} tokens (prompt ${n(prompt)}), holds ${n(held)}\nsince step ${n(since)}`;
+  return `${head}\nin all ${n(written)} of ${n(life)} tokens (prompt ${n(prompt)}), holds ${n(held)}\nsince step ${n(since + 1)}`;
 }

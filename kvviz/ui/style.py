@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from kvviz.ui.follow import follow_theme
 from kvviz.views.theme import LIGHT, THEMES, Theme
 
 ICON = Path(__file__).with_name("icon.png")  # a local file: nothing is fetched from elsewhere
@@ -33,6 +34,16 @@ _CSS = """<style>
 [class*=st-key-nothing] { padding: 2.4rem 1.4rem; text-align: center;
   background: light-dark(#f5f6f9, #181d27); border-radius: .5rem; }
 .kv-says { margin: 0; }
+.st-key-follow-theme { position: absolute; }
+.kv-marks { display: flex; flex-wrap: wrap; gap: 0 .9em; font-size: .8rem; }
+.kv-marks i { display: inline-block; width: .7em; height: .7em; margin-right: .35em;
+  border-radius: 2px; background: var(--c); }
+.kv-marks i[data-kind=hatch] { outline: 1px solid var(--c); outline-offset: -1px;
+  background: repeating-linear-gradient(45deg, var(--c) 0 2px, transparent 2px 4px); }
+.kv-marks i[data-kind=ghost] { background: none; border: 1.5px dashed var(--c); }
+.kv-marks i[data-kind=dots] { background: radial-gradient(circle, Canvas 1px, transparent 1.4px)
+  0 0 / 4px 4px, var(--c); }
+.kv-marks i[data-kind=note] { display: none; }
 .kv-lanes-key b { font-size: 1.2em; margin-left: .8em; }
 [class*=st-key-nothing] p { text-align: center; }
 [class*=st-key-nothing] [data-testid=stMarkdown] { max-width: 46rem; margin: 0 auto; }
@@ -49,6 +60,7 @@ def page_style() -> None:
 
 def page_title(title: str, says: str = "") -> None:
     """The page's one first heading, and a line on what the page is for."""
+    follow_theme()
     st.title(title, anchor=False)
     if says:
         st.html(f'<p class="kv-says">{escape(says)}</p>')
@@ -70,6 +82,20 @@ def lanes_key(names: Iterable[str], theme: Theme, more: str = "") -> None:
         for name in names
     )
     st.html(f'<p class="kv-says kv-lanes-key">{lanes} &ensp; {escape(more)}</p>')
+
+
+def marks_key(rows: Iterable[tuple[str, str, str]], theme: Theme) -> None:
+    """What the marks of a figure mean. rows: (kind, the theme's name of the colour, label)."""
+    marks = "".join(
+        f'<span><i data-kind="{kind}" style="--c: {_colour(theme, colour)}"></i>'
+        f"{escape(label)}</span>"
+        for kind, colour, label in rows
+    )
+    st.html(f'<p class="kv-says kv-marks">{marks}</p>')
+
+
+def _colour(theme: Theme, name: str) -> str:
+    return theme.quiet if name == "free" else getattr(theme, name)
 
 
 def figure_theme() -> Theme:

@@ -102,9 +102,11 @@ def _places(count: int) -> list[Any]:
 def _say(result: dict[str, Any]) -> None:
     """What is shown, and what is missing from it."""
     cells = result["cells"]
+    lines = len(result["seeds"]) > 1 and len(result["axes"]) == 1
     st.caption(
         f"{' × '.join(result['axes'])}, preset {plain(result['config']['preset'])}, "
-        f"{result['steps']:,} steps, mean of {len(result['seeds'])} seed(s); "
+        f"{result['steps']:,} steps, mean of {len(result['seeds'])} seed(s)"
+        f"{', whiskers from the lowest to the highest' if lines else ''}; "
         f"{result['ran']:,} cells run now, {result['read_from_disk']:,} read from disk. Dry runs."
     )
     if not result["complete"]:

@@ -31,7 +31,7 @@ def term_links(*names: str) -> None:
 
 
 def _term(term: Term) -> None:
-    with st.container(gap="xxsmall"):
+    with st.container(gap="small"):  # a heading takes one back
         st.subheader(term.name, anchor=term.anchor)
         if term.formula:
             st.code(term.formula, language=None, wrap_lines=True)

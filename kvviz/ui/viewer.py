@@ -13,7 +13,8 @@ from kvviz.errors import KvvizError
 from kvviz.live.published import Published
 from kvviz.live.runner import LiveRunner
 from kvviz.ui.asked import Asked
-from kvviz.ui.frames import FrameBuilder, pinned, whole_run
+from kvviz.ui.frames import FrameBuilder, pinned, pinned_said, whole_run
+from kvviz.views.findings import run_said
 from kvviz.views.memory_map import COLOUR_BY
 from kvviz.views.theme import THEMES, Figure, Theme
 
@@ -26,6 +27,7 @@ _SETTLED_SECONDS = 0.2
 _IDLE_SECONDS = 2.0
 RUN_COLUMNS = 500  # of the picture of the whole run
 _ANSWER_SECONDS = 5.0  # a step of the lanes may be under way
+Draw = Callable[[Theme, str], dict[str, Figure]]  # (theme, colour_by) -> figures by name
 REFUSALS = {"next": True, "previous": False}
 
 
@@ -74,7 +76,7 @@ class Viewer:
         self._last = asyncio.get_running_loop().time()
         self.ready.clear()
         more = await self._answers(published) if self.asked.due(published, self._last) else {}
-        figures = await self._figures(published)
+        figures, more["said"] = await self._figures(published)
         self._owes_charts = light
         build = partial(self.builder.build, published, more, figures, light=light)
         return await asyncio.to_thread(build)
@@ -149,27 +151,30 @@ class Viewer:
             _note(error)
             return {}
 
-    async def _figures(self, published: Published) -> Callable[[Theme, str], dict[str, Figure]]:
-        """Pictures of the past that were asked for, once for each wish."""
+    async def _figures(self, published: Published) -> tuple[Draw, dict[str, str]]:
+        """Pictures of the past that were asked for, once for each wish, and what they show."""
         pin, run = self.asked.pin, self.asked.run
-        found: list[Callable[[Theme, str], dict[str, Figure]]] = []
+        found: list[Draw] = []
+        said: dict[str, str] = {}
         look = self.builder.theme, self.builder.colour_by
         try:
             if pin is not None and self._pinned != (pin, *look):
                 then = await self._answer(self.runner.past(pin))
                 found.append(lambda theme, by: pinned(then, theme, by))
+                said |= pinned_said(then)
                 self._pinned = (pin, *look)
             if run in published.lanes and self._wants_run(published, run, *look):
                 sample = await self._answer(
                     self.runner.ask(lambda lanes, past, _: past.sample(RUN_COLUMNS, run))
                 )
                 found.append(lambda theme, by: {"run": whole_run(sample, theme, by)})
+                said["run"] = run_said(run, [shot for shot, _ in sample])
                 self._whole = (run, (published.first, published.last), *look)
         except Exception as error:  # as above
             _note(error)
         if run is None:
             self._whole = ()
-        return lambda theme, by: {n: f for part in found for n, f in part(theme, by).items()}
+        return partial(_all_of, found), said
 
     def _wants_run(self, published: Published, *wish: str) -> bool:
         """Once while the run goes on; anew when it stands elsewhere, or looks otherwise."""
@@ -180,6 +185,10 @@ class Viewer:
 
     async def _answer(self, future: Any) -> Any:
         return await asyncio.wait_for(asyncio.wrap_future(future), _ANSWER_SECONDS)
+
+
+def _all_of(parts: list[Draw], theme: Theme, colour_by: str) -> dict[str, Figure]:
+    return {name: figure for part in parts for name, figure in part(theme, colour_by).items()}
 
 
 def _note(error: Exception) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kvviz.metrics import Breakdown, paper_breakdown, textbook_breakdown
 from kvviz.records import Snapshot
-from kvviz.views.theme import Figure, Theme, axis, layout
+from kvviz.views.theme import LIGHT, Figure, Theme, axis, layout
 
 HEIGHT = 214
 MiB = 1 << 20
@@ -39,6 +39,13 @@ def breakdown(snapshots: Mapping[str, Snapshot], theme: Theme, *, ask: int) -> F
             yaxis=axis(theme, autorange="reversed", showgrid=False),
         ),
     }
+
+
+def legend() -> list[tuple[str, str, str]]:
+    """(kind, colour, label) of the parts of a bar."""
+    return [
+        ("hatch" if pattern else "fill", field, title) for field, title, _, pattern in _parts(LIGHT)
+    ]
 
 
 def _parts(theme: Theme) -> list[tuple[str, str, str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvviz.capacity.plan import GiB, Plan
-from kvviz.views.theme import Figure, Theme, axis, layout
+from kvviz.views.theme import Figure, Theme, axis, layout, legible
 
 BAR_HEIGHT = 140
 ROW_HEIGHT = 62
@@ -18,10 +18,10 @@ def gpu_memory(plan: Plan, theme: Theme) -> Figure:
     """One stacked bar of one GPU, in GiB. Raises AssertionError for a plan without a budget."""
     parts, total = memory_parts(plan)
     looks = (
-        (theme.written, ""),
-        (theme.reserved, MODELLED),
+        (theme.reserved, ""),
+        (theme.quiet, MODELLED),
         (theme.internal, ""),
-        (theme.lanes["paged"], ""),
+        (theme.written, ""),
         (theme.hole, ""),
     )
     return {
@@ -114,6 +114,7 @@ def _part(
         "text": [f"{size:,.1f}" if size > 0.05 * total else ""],
         "textposition": "inside",
         "insidetextanchor": "middle",
+        "insidetextfont": {"color": legible(colour)},
         "textangle": 0,
         "marker": {
             "color": colour,

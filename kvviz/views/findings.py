@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kvviz.metrics import holes, how_many_fit, paper_breakdown
-from kvviz.records import REFUSALS, Snapshot
+from kvviz.records import HOLE, REFUSALS, Columns, Snapshot
 from kvviz.views.theme import number
 
 
@@ -34,6 +34,24 @@ def map_said(moment: str, snapshot: Snapshot, ask: int = 0) -> str:
     """One row of the pool: what is free, and in how many pieces."""
     found = f"{moment}: {_free(snapshot)}, {_holes(snapshot)}"
     return f"{found}; a request of {number(ask)} is refused" if ask else found
+
+
+def columns_said(columns: Columns) -> str:
+    """A pool of which no more is known than its columns."""
+    sizes = columns.size[columns.owner == HOLE]
+    return f"{number(int(sizes.sum()))} slots free, {_pieces(sizes)}"
+
+
+def run_said(name: str, snapshots: Sequence[Snapshot]) -> str:
+    """A lane's whole run, time by address: `snapshots` are evenly spaced over it."""
+    free = [s.free for s in snapshots]
+    pieces = [len(holes(s)) for s in snapshots]
+    worst = snapshots[int(np.argmax(pieces))]
+    return (
+        f"Time by address, {name}, steps {number(snapshots[0].step)} to "
+        f"{number(snapshots[-1].step)}: {number(min(free))} to {number(max(free))} slots free; "
+        f"most holes at step {number(worst.step)}: {_holes(worst)}."
+    )
 
 
 def admissible_said(lanes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -133,7 +151,10 @@ def _free(s: Snapshot) -> str:
 
 
 def _holes(s: Snapshot) -> str:
-    sizes = holes(s)
+    return _pieces(holes(s))
+
+
+def _pieces(sizes: np.ndarray) -> str:
     if not len(sizes):
         return "no hole"
     one = len(sizes) == 1

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvviz.views.theme import Figure, Theme, axis, faded, layout
+from kvviz.views.theme import Figure, Theme, axis, faded, layout, legible
 
 PUBLISHED, MEASURED = "paper", "here"
+LEGEND = (  # kind, the theme's name of the colour, label
+    ("fill", "written", "token states"),
+    ("fill", "reserved", "reservation"),
+    ("fill", "internal", "internal"),
+    ("fill", "external", "external and others"),
+    ("fill", "usable", "not divided"),
+)
 _ROW = 30  # px a bar
 
 
@@ -50,9 +57,7 @@ def batched(report: Mapping[str, Any], theme: Theme) -> Figure:
         trace["textposition"] = "auto"
     return {
         "data": data,
-        "layout": _layout(
-            systems, theme, "requests batched, mean", rangemode="tozero", showlegend=False
-        ),
+        "layout": _layout(systems, theme, "requests batched, mean", rangemode="tozero"),
     }
 
 
@@ -87,7 +92,8 @@ def _measured(systems: Mapping[str, Any], part: str, colour: str, theme: Theme) 
         ],
         "hovertemplate": "%{x} %: " + part + ", measured (seeds from %{customdata[0]:.1f} to "
         "%{customdata[1]:.1f})<extra>%{y}</extra>",
-        "textfont": {"color": theme.paper, "size": 11},
+        "textfont": {"color": theme.text, "size": 11},
+        "insidetextfont": {"color": legible(colour), "size": 11},
     }
 
 
@@ -128,15 +134,10 @@ def _layout(systems: Mapping[str, Any], theme: Theme, title: str, **more: Any) -
     ranges = {key: more.pop(key) for key in ("range", "rangemode") if key in more}
     return layout(
         theme,
-        height=2 * len(systems) * _ROW + 74,
-        margin=(122, 12, 34, 40),
+        height=2 * len(systems) * _ROW + 48,
+        margin=(122, 12, 8, 40),
         **{
             "bargap": 0.18,
-            "showlegend": True,
-            "legend": {
-                "orientation": "h", "xref": "container", "x": 0, "y": 1.02, "yanchor": "bottom",
-                "traceorder": "normal", "font": {"size": 11},
-            },
             "xaxis": axis(theme, title, nticks=6, **ranges),
             "yaxis": axis(
                 theme, autorange="reversed", showgrid=False, dividercolor=theme.grid,

@@ -43,7 +43,8 @@ def over_trace(lanes: Lanes, theme: Theme, step_ms: float, name: str) -> Figure:
         series = report["series"]
         x = [step * step_ms / 1000 for step in series["step"]]
         data.append(_line(x, series[name], colour, lane, dash, 1.6))
-    return _figure(theme, data, "trace time (s)", name)
+    figure = _figure(theme, data, "trace time (s)", name)
+    return _told_if_empty(figure, theme, f"Nobody was {name}.")
 
 
 def refusals(lanes: Lanes, theme: Theme) -> Figure:
@@ -65,7 +66,7 @@ def refusals(lanes: Lanes, theme: Theme) -> Figure:
     figure = _figure(theme, data, "", "requests", barmode="group", hovermode="closest")
     signs = [f"{SIGNS[verdict]} {verdict}" for verdict in REFUSALS]
     figure["layout"]["xaxis"] |= {"tickvals": list(REFUSALS), "ticktext": signs}
-    return figure
+    return _told_if_empty(figure, theme, "Nobody was refused.")
 
 
 def waits(lanes: Lanes, theme: Theme) -> Figure:
@@ -86,7 +87,8 @@ def waits(lanes: Lanes, theme: Theme) -> Figure:
                 "hovertemplate": "%{y:,.2f} s waited at %{x}<extra>" + name + "</extra>",
             }
         )
-    return _figure(theme, data, "", "s waited", barmode="group", hovermode="closest")
+    figure = _figure(theme, data, "", "s waited", barmode="group", hovermode="closest")
+    return _told_if_empty(figure, theme, "Nobody waited.")
 
 
 def _styled(lanes: Lanes, theme: Theme) -> Iterator[tuple[str, Mapping[str, Any], str, str]]:
@@ -112,7 +114,27 @@ def _line(
     }
 
 
+def _told_if_empty(figure: Figure, theme: Theme, words: str) -> Figure:
+    """An axis of bars or lines that are all 0 looks like a chart that failed."""
+    if not any(value for trace in figure["data"] for value in trace["y"]):
+        figure["layout"]["annotations"] = [
+            {
+                "text": words,
+                "x": 0.5,
+                "y": 0.5,
+                "xref": "paper",
+                "yref": "paper",
+                "showarrow": False,
+                "font": {"size": 13, "color": theme.quiet},
+            }
+        ]
+    return figure
+
+
 def _figure(theme: Theme, data: list[dict], x: str, y: str, **more: Any) -> Figure:
+    top = max((value for trace in data for value in trace["y"] if value is not None), default=0)
+    # Else Plotly would count requests in thousandths
+    ticks = {"nticks": 6} if top > 4 else {"dtick": 1, "range": [0, 1.1 * max(top, 1)]}
     return {
         "data": data,
         "layout": layout(
@@ -120,7 +142,7 @@ def _figure(theme: Theme, data: list[dict], x: str, y: str, **more: Any) -> Figu
             height=HEIGHT,
             margin=_MARGIN,
             xaxis=axis(theme, x, tickformat="" if not x else "~s", nticks=8),
-            yaxis=axis(theme, y, tickformat="~s", nticks=6, rangemode="tozero"),
+            yaxis=axis(theme, y, tickformat="~s", rangemode="tozero", **ticks),
             showlegend=True,
             legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"size": 11}},
             **{"hovermode": "x", **more},

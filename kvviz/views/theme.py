@@ -151,6 +151,12 @@ def ink(colour: str) -> str:
     return blend(colour, "#ffffff" if dark else "#000000", 0.55)
 
 
+def legible(ground: str) -> str:
+    """The colour of text on `ground`; Plotly's own choice is a mid grey on mid colours."""
+    light = sum(w * c for w, c in zip((0.3, 0.59, 0.11), rgb(ground), strict=True)) > 128
+    return LIGHT.text if light else LIGHT.paper
+
+
 def faded(colour: str, alpha: float) -> str:
     r, g, b = rgb(colour)
     return f"rgba({r},{g},{b},{alpha})"

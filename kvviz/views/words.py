@@ -65,7 +65,8 @@ def _elsewhere(snapshots: Mapping[str, Snapshot], name: str, request: int) -> st
         if other == name:
             continue
         if request in snapshot.seq_id:
-            since = int(snapshot.seq_since[list(snapshot.seq_id).index(request)])
+            # The step whose picture shows it, as everywhere on the page
+            since = int(snapshot.seq_since[list(snapshot.seq_id).index(request)]) + 1
             words.append(f"{other.capitalize()} admitted it at step {number(since)}.")
         elif request in snapshot.waiting_id:
             words.append(f"In {other} it waits too: {number(snapshot.free)} slots are free.")
@@ -106,7 +107,7 @@ def _calm(snapshots: Mapping[str, Snapshot], last: Mapping[str, Event | None]) -
         if event is not None and event.verdict == FRAGMENTED:
             return (
                 f"Last false refusal in {name}: request {event.request} at step "
-                f"{number(event.step)}, needed {number(event.need)} with "
+                f"{number(event.step + 1)}, needed {number(event.need)} with "
                 f"{number(event.free)} free, largest hole {number(event.largest)}."
             )
     false = sum(snapshot.counters.false_refusals for snapshot in snapshots.values())

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, find
 from tests.browser.conftest import Server, Visit
-from tests.browser.states import STATES, State, settle
+from tests.browser.states import STATES, State, settle, turn
 
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 THEMES = ("light", "dark")
@@ -23,7 +23,11 @@ FALSE_REFUSAL = (
     "parseInt(document.querySelector('[data-kv=lane-contiguous] .kv-figure b').innerText"
     f".replace(',', '')) > 2500 && window.__kvviz.step > {STEP}"
 )
-_LENGTH = "() => Math.max(innerHeight, document.querySelector('[data-testid=stMain]').scrollHeight)"
+_LENGTH = (
+    "() => Math.max(innerHeight, ...[...document.querySelectorAll('[data-testid=stMain], "
+    "[data-testid=stSidebarContent]')].filter((part) => part.getBoundingClientRect().right > 0)"
+    ".map((part) => part.scrollHeight))"
+)
 # What sticks out on the right: the page would scroll sideways
 SIDEWAYS = (
     "() => [document.documentElement, document.querySelector('[data-testid=stMain]')]"
@@ -41,27 +45,28 @@ def main(folder: Path, docs: Path | None, names: list[str]) -> None:
                 _readme(browser, server, docs)
             for name in names or STATES:
                 for size in SIZES:
-                    for theme in THEMES:
-                        _one(browser, server, STATES[name], folder / f"{name}-{size}-{theme}.png")
+                    _one(browser, server, STATES[name], folder, f"{name}-{size}")
             browser.close()
     finally:
         server.stop()
 
 
-def _one(browser: Browser, server: Server, state: State, path: Path) -> None:
+def _one(browser: Browser, server: Server, state: State, folder: Path, name: str) -> None:
     """The whole page: Streamlit scrolls inside its window, so the window grows."""
-    size, theme = path.stem.split("-")[-2:]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    size = SIZES[name.split("-")[-1]]
+    folder.mkdir(parents=True, exist_ok=True)
     visit = Visit(
-        browser, server.url + state.path, state.ready, color_scheme=theme, viewport=SIZES[size]
+        browser, server.url + state.path, state.ready, color_scheme=THEMES[0], viewport=size
     )
     try:
         settle(visit.page)
         state.reach(visit.page)
         _grow(visit.page)
-        visit.page.screenshot(path=path)
-        wide = " (it scrolls sideways)" if visit.page.evaluate(SIDEWAYS) else ""
-        print(f"{path.name}{wide}", flush=True)
+        for theme in THEMES:
+            turn(visit.page, theme)
+            visit.page.screenshot(path=folder / f"{name}-{theme}.png")
+            wide = " (it scrolls sideways)" if visit.page.evaluate(SIDEWAYS) else ""
+            print(f"{name}-{theme}.png{wide}", flush=True)
         for error in visit.errors:
             print(f"  {error}")
     finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page
 
+from kvviz.views.theme import THEMES
 from tests.browser.conftest import READY
 
 QUIET = (
@@ -15,6 +16,12 @@ QUIET = (
     "document.querySelector('[data-testid=stApp]').dataset.testScriptState !== 'running' && "
     "document.querySelector('[data-testid=stMainBlockContainer] [data-testid=stElementContainer]')"
 )
+_DRAWN_IN = (  # every figure that is seen
+    "(colour) => [...document.querySelectorAll('.js-plotly-plot')].every((figure) => "
+    "!figure.checkVisibility() || figure._fullLayout?.font.color === colour)"
+)
+# Streamlit fades in what a new run of the script has drawn
+_STILL = "() => !document.getAnimations().some((one) => one instanceof CSSTransition)"
 _SETTLE_MS = 700  # figures come a moment after the script
 
 
@@ -32,6 +39,15 @@ def settle(page: Page, seconds: float = 60) -> None:
     page.wait_for_timeout(200)
     page.wait_for_function(QUIET, timeout=seconds * 1000)
     page.wait_for_timeout(_SETTLE_MS)
+
+
+def turn(page: Page, theme: str) -> None:
+    """To "light" or "dark"; the figures follow."""
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_timeout(400)  # the page looks for it now and then
+    page.wait_for_function(_DRAWN_IN, arg=THEMES[theme].text)
+    settle(page)
+    page.wait_for_function(_STILL)
 
 
 def open_sidebar(page: Page) -> None:
@@ -62,13 +78,32 @@ def press(*names: str, sidebar: bool = False) -> Callable[[Page], None]:
             page.get_by_role("button", name=label).first.click()
             if sidebar:
                 close_sidebar(page)
-            settle(page)
+            settle(page, 180)  # some measure something
 
     return reach
 
 
 def _pause(page: Page) -> None:
     page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(_SETTLE_MS)
+
+
+def _inspect(page: Page) -> None:
+    """The last false refusal: its request, the events, a pinned step, the whole run."""
+    page.get_by_role("button", name="Pin this step as A").click()
+    page.locator("[data-kv=log] summary").click()
+    page.get_by_label("verdict").select_option("fragmented")
+    page.locator("[data-kv=log-rows] button").first.click()
+    page.get_by_label("whole run of").select_option("contiguous")
+    page.locator(".kv-life").first.wait_for()
+    page.wait_for_function("() => !!document.querySelector('[data-kv=run]').kvBitmap")
+    page.locator("[data-kv=facts] .kv-link").first.wait_for()
+    page.wait_for_timeout(_SETTLE_MS)
+
+
+def _give_requests(page: Page) -> None:
+    open_sidebar(page)
+    page.get_by_text("Your own requests").click()
     page.wait_for_timeout(_SETTLE_MS)
 
 
@@ -110,6 +145,9 @@ def _make_recording(page: Page) -> None:
 
 STATES: dict[str, State] = {
     "live": State("/?seed=3&speed=20", _pause, READY),
+    "live-running": State("/?seed=3&speed=20", ready=READY),
+    "live-inspected": State("/?step=260", _inspect, READY),
+    "live-requests": State("/?preset=azure-chat-2023&speed=20", _give_requests, READY),
     "lesson-1": State("/lesson"),
     "lesson-1-done": State("/lesson", press("Fill the pool")),
     "lesson-2-done": State("/lesson?step=2", press("Let a, c, e and g finish")),
@@ -125,16 +163,22 @@ STATES: dict[str, State] = {
     "replay-done": State(
         "/replay", _then(press("Replay", sidebar=True), _until_done("The memory at one moment"))
     ),
+    "replay-gpu": State(
+        "/replay?pool=A+GPU",
+        _then(press("Replay", sidebar=True), _until_done("The memory at one moment")),
+    ),
     "sweep": State("/sweep"),
     "sweep-done": State("/sweep", _then(press("Run"), _until_done("Table as CSV"))),
     "scenario": State("/scenario"),
     "recording": State("/recording"),
     "recording-made": State("/recording", _make_recording),
     "capacity": State("/capacity"),
-    "capacity-measured": State("/capacity", _then(press("Measure"), _until_done("Hatched: plain"))),
+    "capacity-measured": State(
+        "/capacity?requests=50", _then(press("Measure"), _until_done("Hatched: plain"))
+    ),
     "paper": State("/paper"),
     "paper-measured": State(
-        "/paper?seeds=1&steps=2000", _then(press("Measure"), _until_done("lies within"))
+        "/paper?seeds=1&steps=2000", _then(press("Measure"), _until_done("holds seven regions"))
     ),
     "terms": State("/terms"),
 }

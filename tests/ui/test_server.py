@@ -334,6 +334,8 @@ def test_questions_are_answered_beside_the_frames(client, runner):
         assert asked["log"]["rows"]
         assert asked["pinned"]["steps"] == [20, runner.latest().step]
         assert {"pin-contiguous", "pin-paged", "run"} <= set(asked["figures"])
+        assert asked["said"]["pin-paged"].startswith("Pinned step 20, paged: ")
+        assert asked["said"]["run"].startswith("Time by address, paged, steps ")
         again = socket.frame(colour="age", ready=True)
         assert {"pin-paged", "run", "map-paged"} <= set(again["figures"])
 

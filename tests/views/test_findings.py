@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kvviz.records import HOLE
@@ -28,6 +30,21 @@ def test_paged_memory_is_of_use_in_blocks():
     found = said.charts_said({"paged": PAGED}, 32)
     assert found["size"].endswith("paged 1.")
     assert found["unusable"].endswith("paged 0 %.")
+
+
+def test_a_whole_run_tells_its_worst_step():
+    """A picture of a thousand steps would be called by its kind only."""
+    full = replace(snapshot([(1024, 1024, 1)] * 8), step=10)
+    worst, after = replace(HOLED, step=20), replace(snapshot([(8192, 0, HOLE)]), step=30)
+    assert said.run_said("contiguous", [full, worst, after]) == (
+        "Time by address, contiguous, steps 10 to 30: 0 to 8,192 slots free; "
+        "most holes at step 20: 4 holes, the largest 1,024."
+    )
+
+
+def test_columns_tell_of_their_holes():
+    """A scenario's rows would all be called the same."""
+    assert said.columns_said(HOLED.columns) == "4,096 slots free, 4 holes, the largest 1,024"
 
 
 def test_nothing_free():

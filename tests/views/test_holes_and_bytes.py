@@ -7,7 +7,7 @@ import pytest
 
 from kvviz.metrics import hole_histogram, holes, paper_breakdown, textbook_breakdown
 from kvviz.records import HOLE
-from kvviz.views.breakdown import breakdown
+from kvviz.views.breakdown import breakdown, legend
 from kvviz.views.holes import histogram
 from kvviz.views.theme import DARK, LIGHT
 from tests.views.made import shots_after, snapshot
@@ -84,3 +84,10 @@ def test_blocks_of_one_slot_waste_nothing():
     assert shot.free > 1000 and len(holes(shot)) > 4
     data = {b["name"]: b["x"] for b in breakdown({"paged": shot}, LIGHT, ask=1000)["data"]}
     assert data["external waste"] == [0, 0]
+
+
+def test_each_part_of_a_bar_has_a_key():
+    """A hatch would mean nothing to the reader."""
+    figure = breakdown({"a": snapshot([(8, 8, 1), (8, 0, HOLE)])}, LIGHT, ask=1)
+    assert [label for *_, label in legend()] == [trace["name"] for trace in figure["data"]]
+    assert all(hasattr(LIGHT, colour) for _, colour, _ in legend())

@@ -62,3 +62,12 @@ def test_gap_and_colours():
     assert [figure["data"][i]["line"]["dash"] for i in (1, 3, 4)] == ["solid", "dash", "solid"]
     assert figure["data"][1]["line"]["color"] == figure["data"][3]["line"]["color"]
     assert [t.get("fill") for t in figure["data"]] == [None, "tonexty", None, "tonexty", None]
+
+
+def test_nothing_to_see_is_said():
+    """An axis from 0 to 800m, and no bar: one would think that it failed."""
+    idle = {"contiguous": LANES["contiguous"] | {"refused": dict.fromkeys(REFUSALS, 0)}}
+    figure = replay.refusals(idle, LIGHT)
+    assert figure["layout"]["annotations"][0]["text"] == "Nobody was refused."
+    assert figure["layout"]["yaxis"]["dtick"] == 1
+    assert "annotations" not in replay.refusals(LANES, LIGHT)["layout"]

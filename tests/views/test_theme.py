@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvviz.caches.layouts import LANES
-from kvviz.views.theme import DARK, LIGHT, THEMES, blend, faded, ink, number, rgb
+from kvviz.views.theme import DARK, LIGHT, THEMES, blend, faded, ink, legible, number, rgb
 
 BOTH = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
 
@@ -142,3 +142,11 @@ def linear(colour: str) -> np.ndarray:
 
 def _luminance(colour: str) -> float:
     return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+
+
+@BOTH
+def test_numbers_on_bars_can_be_read(theme):
+    """White on orange, or grey on blue."""
+    for name in ("written", "reserved", "internal", "external", "hole"):
+        ground = getattr(theme, name)
+        assert contrast(legible(ground), ground) >= 4.5, name

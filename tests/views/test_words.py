@@ -31,7 +31,7 @@ def test_a_false_refusal():
         == "Contiguous refuses request 7: it needs 2,100 slots; 2,700 are free, but the largest "
         "hole is 1,500. Fragmented."
     )
-    assert told.detail == "Paged admitted it at step 1,234."
+    assert told.detail == "Paged admitted it at step 1,235."  # whose picture shows it
 
 
 def test_a_lack_of_memory():
@@ -102,7 +102,7 @@ def test_a_calm_run_remembers_the_last_false_refusal():
     shots = {"contiguous": snapshot(TORN), "paged": snapshot(PAGES, grain=16)}
     assert (
         verdict(shots, {"contiguous": event, "paged": None}).detail
-        == "Last false refusal in contiguous: request 7 at step 4,321, needed 2,100 with "
+        == "Last false refusal in contiguous: request 7 at step 4,322, needed 2,100 with "
         "2,700 free, largest hole 1,500."
     )
 
