@@ -19,9 +19,8 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 --ignore=tests/browser $(COVERED:%=--cov=kvviz/%) --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(COVERED:%=--cov=kvviz/%) --cov-report=
 	$(BIN)/python -m coverage report --fail-under=90
-	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -50,7 +50,9 @@ class Forward(Protocol):
     cache, and why not in place where that is so (empty without tensors)."""
 
     end_tokens: frozenset[int]
-    attention: str
+
+    @property
+    def attention(self) -> str: ...
 
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         """Tokens int [sum of the chunks' samples], in the order of the batch."""

@@ -81,7 +81,17 @@ class Server:
         self.log.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one process, which waits for the browser while another one runs the other tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+# Not for the session: Playwright's loop must not run on under what the process tests next
+@pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
     server = Server()
     try:
@@ -91,7 +101,7 @@ def server() -> Iterator[Server]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find(), args=ARGUMENTS)
