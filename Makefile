@@ -19,7 +19,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(COVERED:%=--cov=kvviz/%) --cov-report=
+	$(BIN)/python -m pytest -n 2 $(COVERED:%=--cov=kvviz/%) --cov-report=
 	$(BIN)/python -m coverage report --fail-under=90
 
 lint: $(VENV)/.installed-dev

@@ -81,15 +81,6 @@ class Server:
         self.log.close()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one process, which waits for the browser while another one runs the other tests."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 # Not for the session: Playwright's loop must not run on under what the process tests next
 @pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
@@ -155,7 +146,7 @@ def visit(server: Server, browser: Browser) -> Iterator[object]:
         one.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def artifacts() -> Path:
     ARTIFACTS.mkdir(exist_ok=True)
     return ARTIFACTS
