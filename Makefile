@@ -9,7 +9,7 @@ export PYTHONPATH := $(CURDIR)
 # Not under 90 % of their lines may be left out by the tests
 COVERED := allocators caches engine metrics workloads
 
-.PHONY: run test lint bench screenshots clean
+.PHONY: run test test-long coverage lint bench screenshots clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run app.py --server.port $(PORT)
@@ -19,8 +19,16 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 $(COVERED:%=--cov=kvviz/%) --cov-report=
+	$(BIN)/python -m pytest -n 2 -m "not long" --ignore=tests/browser
+	$(BIN)/python -m pytest -m "not long" tests/browser
+
+# Apart from the tests, for the tracer takes its time
+coverage: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --ignore=tests/browser $(COVERED:%=--cov=kvviz/%) --cov-report=
 	$(BIN)/python -m coverage report --fail-under=90
+
+test-long: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

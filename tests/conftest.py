@@ -32,20 +32,6 @@ torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[1]
 
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """All browser tests go to one process, which waits for the browser while the other ones run
-    the rest."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class BrowserApart(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "browser" if nodeid.startswith("tests/browser/") else nodeid
-
-    return BrowserApart(config, log)
-
-
 TINY = ModelShape(
     vocab_size=257,
     hidden_size=48,

@@ -12,17 +12,8 @@ from playwright.sync_api import Page
 from tests.browser.states import STATES, settle, turn
 
 HARD = ("serious", "critical")
-CHECKED = (
-    "live-inspected",
-    "lesson-answered",
-    "replay",
-    "sweep",
-    "scenario",
-    "recording-made",
-    "capacity",
-    "paper",
-    "terms",
-)
+CHECKED = ("live-inspected", "lesson-answered", "replay", "capacity")
+CHECKED_TOO = ("sweep", "scenario", "recording-made", "paper", "terms")
 # Charts without a name of their own
 _NAMELESS = """() => [...document.querySelectorAll('.stPlotlyChart, .kv-plot')]
   .filter((chart) => !(chart.getAttribute('aria-label')
@@ -45,7 +36,9 @@ def findings(page: Page, **options: object) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(
+    "name", [*CHECKED, *(pytest.param(name, marks=pytest.mark.long) for name in CHECKED_TOO)]
+)
 def test_nothing_is_out_of_reach(visit, name):
     """Somebody would not hear a figure's finding, not reach a control, not read a text."""
     state = STATES[name]
@@ -62,5 +55,5 @@ def test_nothing_is_out_of_reach(visit, name):
 def test_no_page_is_left_out(root: Path):
     """A new page would be looked at by nobody."""
     pages = re.findall(r"st\.Page\(\"pages/(\w+)\.py\"", (root / "app.py").read_text())
-    assert {name.split("-")[0] for name in CHECKED} == set(pages)
+    assert {name.split("-")[0] for name in CHECKED + CHECKED_TOO} == set(pages)
     assert {name.split("-")[0] for name in STATES} == set(pages)

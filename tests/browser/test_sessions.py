@@ -39,6 +39,7 @@ def test_fifty_sessions_leave_nothing(server: Server) -> None:
     server.until_empty(before["threads"])
 
 
+@pytest.mark.long
 def test_browsers_reload_wander_and_leave(visit: Open, server: Server, browser: Browser) -> None:
     """A reload, a page left at once, or a tab closed in mid-frame keeps its pool."""
     before = server.until_empty()
@@ -61,6 +62,7 @@ def test_browsers_reload_wander_and_leave(visit: Open, server: Server, browser: 
     server.until_empty(before["threads"])
 
 
+@pytest.mark.long
 def test_a_hidden_tab_costs_no_frames(visit: Open) -> None:
     """A browser full of tabs in the background would keep the server busy."""
     one = visit(f"/?{LIGHT}")
@@ -125,6 +127,7 @@ def small_server() -> Iterator[Server]:
         server.stop()
 
 
+@pytest.mark.long
 def test_a_full_server_says_so_a_fault_is_shown_and_a_stop_is_clean(
     small_server: Server, browser: Browser
 ) -> None:
