@@ -180,5 +180,6 @@ STATES: dict[str, State] = {
     "paper-measured": State(
         "/paper?seeds=1&steps=2000", _then(press("Measure"), _until_done("holds seven regions"))
     ),
+    "bench": State("/bench"),
     "terms": State("/terms"),
 }

@@ -13,7 +13,7 @@ from tests.browser.states import STATES, settle, turn
 
 HARD = ("serious", "critical")
 CHECKED = ("live-inspected", "lesson-answered", "replay", "capacity")
-CHECKED_TOO = ("sweep", "scenario", "recording-made", "paper", "terms")
+CHECKED_TOO = ("sweep", "scenario", "recording-made", "paper", "bench", "terms")
 # Charts without a name of their own
 _NAMELESS = """() => [...document.querySelectorAll('.stPlotlyChart, .kv-plot')]
   .filter((chart) => !(chart.getAttribute('aria-label')
