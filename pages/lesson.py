@@ -3,6 +3,7 @@
 import streamlit as st
 
 from kvviz.errors import KvvizError
+from kvviz.ui.text import plain
 
 # The first visitor waits for torch and the model, for seconds, and is told so
 try:
@@ -11,6 +12,6 @@ try:
 
         bench = loaded()
 except KvvizError as error:
-    st.error(str(error))
+    st.error(plain(str(error)))
     st.stop()
 lesson_page(bench)
