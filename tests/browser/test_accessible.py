@@ -43,6 +43,7 @@ def test_nothing_is_out_of_reach(visit, name):
     """Somebody would not hear a figure's finding, not reach a control, not read a text."""
     state = STATES[name]
     page = visit(state.path, ready=state.ready, color_scheme="light").page
+    page.get_by_role("heading", level=1).first.wait_for(timeout=60_000)  # the script has begun
     settle(page)
     state.reach(page)
     assert page.get_by_role("heading", level=1).count() == 1
