@@ -125,7 +125,7 @@ class Visit:
     def text(self, name: str) -> str:
         return self.page.locator(f"[data-kv={name}]").inner_text()
 
-    def until(self, condition: str, seconds: float = 30) -> None:
+    def until(self, condition: str, seconds: float = 60) -> None:
         self.page.wait_for_function(condition, timeout=seconds * 1000)
 
     def close(self) -> None:

@@ -12,8 +12,8 @@ from playwright.sync_api import Page
 from tests.browser.states import STATES, settle, turn
 
 HARD = ("serious", "critical")
-CHECKED = ("live-inspected", "lesson-answered", "replay", "capacity")
-CHECKED_TOO = ("sweep", "scenario", "recording-made", "paper", "bench", "terms")
+CHECKED = ("live-inspected", "lesson-answered", "replay")
+CHECKED_TOO = ("capacity", "sweep", "scenario", "recording-made", "paper", "bench", "terms")
 # Charts without a name of their own
 _NAMELESS = """() => [...document.querySelectorAll('.stPlotlyChart, .kv-plot')]
   .filter((chart) => !(chart.getAttribute('aria-label')
