@@ -15,6 +15,7 @@ from kvviz.model.llama import Llama
 from kvviz.model.serving import ServingModel, fuse
 from kvviz.records import Request
 from kvviz.shapes import ModelShape
+from kvviz.soak.weights import SMALL as TINY
 
 # Deterministic and without a database: a red test stays red, on any machine.
 settings.register_profile(
@@ -31,17 +32,6 @@ settings.load_profile("kvviz")
 torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[1]
-
-TINY = ModelShape(
-    vocab_size=257,
-    hidden_size=48,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=6,
-    num_key_value_heads=2,
-    head_dim=8,
-    max_position_embeddings=512,
-)
 
 
 def random_llama(shape: ModelShape, seed: int = 0) -> Llama:

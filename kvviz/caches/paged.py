@@ -215,8 +215,7 @@ class PagedLayout:
         freed = self._pool.drop(self._ids(line))
         self._blocks_of[line] = self._room_of[line] = 0
         self._promised.pop(request_id, None)
-        if self._shared_tails:
-            self._settle_tails()
+        self._settle_tails()
         self.table.close(request_id)
         del self._requests[request_id]
         if self._prefixes is not None:
@@ -353,7 +352,7 @@ class PagedLayout:
 
     def _cut(self, line: int, count: int) -> np.ndarray:
         """Its last blocks, unwritten, are not its own any more."""
-        ids = self._ids(line)[len(self._ids(line)) - count :].copy()
+        ids = self._ids(line)[-count:]
         self._blocks[line] -= count
         self._room[line] -= count * self.grain
         return ids

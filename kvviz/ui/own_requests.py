@@ -108,9 +108,6 @@ def _take() -> None:
     state[_NAMES] = [*state.get(_NAMES, ()), mix.name]
     for path, value in settings_for(mix).items():
         state[_CONTROLS[path]] = value
-    aside = trace.set_aside
-    words = f"{mix.about}. {trace.prompt_tokens:,} + {trace.output_tokens:,} tokens."
-    if aside.count:
-        reasons = "; ".join(f"{n:,} × {why}" for why, n in aside.by_reason.items())
-        words += f" {aside.count:,} rows were set aside: {reasons}."
+    words = f"{mix.about}. {trace.prompt_tokens:,} + {trace.output_tokens:,} tokens. "
+    words += trace.set_aside.words
     state[_SAID] = ("read", words[0].upper() + words[1:])

@@ -50,8 +50,7 @@ def about(job: ReplayJob, trace: Trace | None) -> None:
         + plain(" ".join(job.load.notes))
     )
     if trace is not None and trace.set_aside.count:
-        reasons = "; ".join(f"{n:,} × {plain(why)}" for why, n in trace.set_aside.by_reason.items())
-        st.warning(f"{trace.set_aside.count:,} rows were set aside: {reasons}.")
+        st.warning(plain(trace.set_aside.words))
         st.download_button(
             "Rows set aside (CSV)", trace.set_aside.csv(), "set_aside.csv", "text/csv"
         )

@@ -26,12 +26,12 @@ from kvviz.replay.sizes import (
     model_names,
     slot_bytes_of,
 )
+from kvviz.ui.own_requests import UPLOAD_MB
 from kvviz.workloads.lengths import DEFAULT_MIX, mix_names
 from kvviz.workloads.presets import PRESETS
 from kvviz.workloads.traces.read import read_trace
 from kvviz.workloads.traces.trace import Trace
 
-UPLOAD_MB = 64
 MOST_REQUESTS = 1_000_000
 MOST_LANES = 6
 FILE, MIX, PRESET = "A file", "A fitted mix", "A preset"

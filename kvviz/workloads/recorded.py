@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kvviz.errors import ConfigError, TraceError
-from kvviz.workloads.traces.trace import Trace
+from kvviz.workloads.traces.scaling import divisor
+from kvviz.workloads.traces.trace import Prefix, Trace
 
 FILE = "file:"
 _DIGITS = 12
@@ -30,8 +31,8 @@ class RecordedRow(NamedTuple):
     prompt_len: int
     output_len: int
     mean_gaps: float
-    ids: tuple[int, ...]
-    block: int
+    prefix: Prefix | None
+    at: int  # the row of the trace
 
     def prompt(self, _u: float) -> float:
         return self.prompt_len
@@ -47,11 +48,7 @@ class RecordedRow(NamedTuple):
 
     def shared(self, prompt: int, divide: int) -> tuple[tuple[int, int], ...]:
         """Hashed pieces of a prompt cut to so many tokens; none where they can't be divided."""
-        block = self.block // divide if self.block % divide == 0 else 0
-        if not block:
-            return ()
-        ids = self.ids[: -(-prompt // block)]
-        return tuple((id, min(block, prompt - at * block)) for at, id in enumerate(ids))
+        return () if self.prefix is None else self.prefix.parts(self.at, prompt, divide)
 
 
 class RecordedMix:
@@ -65,7 +62,6 @@ class RecordedMix:
         )
         self._trace = trace
         self._gaps = _mean_gaps(trace)
-        self._p99 = float(np.percentile(trace.prompt + trace.output, 99))
 
     @property
     def rows(self) -> int:
@@ -79,18 +75,11 @@ class RecordedMix:
         """Row `index`, counted round and round. Without arrivals all gaps are equal."""
         trace, at = self._trace, index % self.rows
         gap = 1.0 if self._gaps is None else float(self._gaps[at])
-        ids: tuple[int, ...] = ()
-        block = 0
-        if trace.prefix is not None:
-            ids, block = tuple(trace.prefix.of(at).tolist()), trace.prefix.block
-        return RecordedRow(int(trace.prompt[at]), int(trace.output[at]), gap, ids, block)
+        return RecordedRow(int(trace.prompt[at]), int(trace.output[at]), gap, trace.prefix, at)
 
     def divisor(self, context: int) -> int:
         """The power of two that brings the 99th percentile of prompt + output under context."""
-        divide = 1
-        while self._p99 / divide > context:
-            divide *= 2
-        return divide
+        return divisor(self._trace, context)
 
 
 def keep(trace: Trace, digest: str) -> RecordedMix:

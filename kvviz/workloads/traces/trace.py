@@ -32,6 +32,14 @@ class SetAside:
     def count(self) -> int:
         return sum(self.by_reason.values())
 
+    @property
+    def words(self) -> str:
+        """How many rows for which reason; empty when there are none."""
+        if not self.count:
+            return ""
+        reasons = "; ".join(f"{count:,} × {why}" for why, count in self.by_reason.items())
+        return f"{self.count:,} rows were set aside: {reasons}."
+
     def csv(self) -> str:
         """The list for download; its last line says so if it is not all of them."""
         text = io.StringIO()
@@ -55,10 +63,14 @@ class Prefix:
     def of(self, row: int) -> np.ndarray:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
-    def parts(self, row: int, prompt: int) -> tuple[tuple[int, int], ...]:
-        """(id, tokens) of each hashed piece of this row's prompt of so many tokens."""
-        ids = self.of(row)[: -(-prompt // self.block)].tolist()
-        return tuple((id, min(self.block, prompt - at * self.block)) for at, id in enumerate(ids))
+    def parts(self, row: int, prompt: int, divide: int = 1) -> tuple[tuple[int, int], ...]:
+        """(id, tokens) of each hashed piece of this row's prompt of so many tokens, with blocks
+        divided; none where a block can't be."""
+        block, rest = divmod(self.block, divide)
+        if rest:
+            return ()
+        ids = self.of(row)[: -(-prompt // block)].tolist()
+        return tuple((id, min(block, prompt - at * block)) for at, id in enumerate(ids))
 
     def take(self, rows: np.ndarray, at_most: np.ndarray | None = None) -> Prefix:
         """These rows in this order, each cut to its first `at_most` ids."""
