@@ -14,8 +14,12 @@ import torch
 from kvviz import __version__
 from kvviz.cli import main
 from kvviz.config import RunConfig
+from kvviz.live.replayed import Replay
 from kvviz.recording.files import load
 from kvviz.report import TIMED
+from kvviz.ui.frames import head
+from kvviz.views.theme import LIGHT
+from kvviz.workloads import recorded
 from kvviz.workloads.presets import PRESETS
 
 REAL = [
@@ -327,6 +331,17 @@ def test_a_run_is_recorded_and_reported(tmp_path, capsys):
     assert untimed(read.manifest.report) == untimed(told)
     assert main(["report", str(kept), "--out", str(page)]) == 0
     assert "steps recorded, every 2: 2 to 60" in page.read_text(encoding="utf-8")
+
+
+def test_a_recording_of_a_files_requests_opens_without_the_file(tmp_path, capsys):
+    """Whoever is sent the recording has not got the trace: it could not be opened."""
+    trace, kept, page = (tmp_path / name for name in ("my.csv", "run.kvviz", "report.html"))
+    trace.write_text("arrival,prompt,output\n" + "".join(f"{i},{20 + i},5\n" for i in range(30)))
+    report(capsys, "--dry", "--steps", "40", "--trace", str(trace), "--record", str(kept))
+    name = load(kept).manifest.config.mix.trace
+    recorded._kept.clear()
+    assert main(["report", str(kept), "--out", str(page)]) == 0
+    assert f"{name} lengths / 1" in json.dumps(head(Replay(load(kept)).at(0), LIGHT))
 
 
 def test_a_report_makes_its_run(tmp_path, capsys):

@@ -34,6 +34,12 @@ def mix_named(name: str) -> FittedMix | RecordedMix:
     return recorded(name) if name.startswith(FILE) else load_mix(name)
 
 
+def source_of(name: str) -> str:
+    """Where the requests of this trace come from. A file need not be here: a recording of a run
+    that served it is opened anywhere."""
+    return "requests of a file" if name.startswith(FILE) else load_mix(name).about
+
+
 @dataclass(frozen=True)
 class Scaling:
     """What fitting the mix to the context did, to how many of the `of` requests drawn so far.
