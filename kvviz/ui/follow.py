@@ -5,18 +5,25 @@ from __future__ import annotations
 
 import streamlit as st
 
-# It waits for a script that is under way, for a new run would end that one
+# It waits for a script that is under way, for a new run would end that one; and asks once, for a
+# server that does not know of the theme would draw the same again
 _WATCHER = """
 const page = () => document.querySelector("[data-testid=stApp]");
-const ground = () => getComputedStyle(page()).backgroundColor;
 
-export default function ({ parentElement, setTriggerValue }) {
+function shade() {
+  const [r, g, b] = (getComputedStyle(page()).backgroundColor.match(/[\\d.]+/g) || []).map(Number);
+  return 0.3 * r + 0.59 * g + 0.11 * b < 128 ? "dark" : "light";
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  parentElement.kvDrawn = data.theme;
   if (parentElement.kvStop) return parentElement.kvStop;
-  let drawn = ground();
+  let asked = null;
   const watch = setInterval(() => {
-    const now = ground();
-    if (now === drawn || page().dataset.testScriptState === "running") return;
-    drawn = now;
+    const now = shade();
+    if (now === parentElement.kvDrawn) { asked = null; return; }
+    if (now === asked || page().dataset.testScriptState === "running") return;
+    asked = now;
     setTriggerValue("theme", now);
   }, 300);
   parentElement.kvStop = () => {
@@ -29,5 +36,7 @@ export default function ({ parentElement, setTriggerValue }) {
 
 
 def follow_theme() -> None:
+    """Ask for a run of the script where the page is not in the theme that this run draws in."""
     watcher = st.components.v2.component("kvviz_follow", js=_WATCHER, html="<span></span>")
-    watcher(key="follow-theme", on_theme_change=lambda: None)
+    drawn = "dark" if st.context.theme.type == "dark" else "light"
+    watcher(key="follow-theme", data={"theme": drawn}, on_theme_change=lambda: None)
