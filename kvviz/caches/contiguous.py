@@ -123,12 +123,13 @@ class ContiguousLayout:
         """One more token for each of these lines of the table, or False and nothing is changed:
         some region is full."""
         holdings = [self._lines[line] for line in lines.tolist()]
-        if any(h.written >= h.region.size for h in holdings):
-            return False
         for holding in holdings:
-            holding.written += 1
-            if holding.asked < holding.written:
-                holding.asked = holding.written
+            if holding.written >= holding.region.size:
+                return False
+        for holding in holdings:
+            written = holding.written = holding.written + 1
+            if holding.asked < written:
+                holding.asked = written
         return True
 
     def fork(self, parent_id: int, child: Request) -> Verdict:
@@ -217,6 +218,11 @@ class ContiguousLayout:
         refs[:live] = 1
         order = start.argsort(kind="stable")
         return Columns(*(column[order] for column in (start, size, used, owner, refs)))
+
+    def owners(self) -> np.ndarray:
+        """Whose the regions are, by address, int64 [requests]."""
+        starts = sorted((h.region.start, request_id) for request_id, h in self._held.items())
+        return np.array([request_id for _, request_id in starts], np.int64)
 
     def check(self) -> None:
         self._allocator.check()

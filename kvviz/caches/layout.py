@@ -43,8 +43,9 @@ class Layout(Protocol):
     slots), `question_return(request, tokens, back)` (of a request that comes back from host memory,
     where admission may ask for less than all its tokens), `maintain()` (compaction once a step),
     `compact()` (close the holes now), `extras()` (what only this layout counts), `cached_slots()`
-    (free slots that keep their content). One that says `swaps = False` has its victims computed
-    anew; where `single` is True a request gets one unit of `grain` slots and no more.
+    (free slots that keep their content), `owners()` (whose the regions are, by address). One that
+    says `swaps = False` has its victims computed anew; where `single` is True a request gets one
+    unit of `grain` slots and no more.
     """
 
     capacity: int

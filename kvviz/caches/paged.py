@@ -168,7 +168,7 @@ class PagedLayout:
             if not self._shares:
                 self._rows.hold(ids, self._id[short])
             held = self._blocks[short]
-            self.table.widen(int(held.max()) + 1)
+            self.table.widen(max(held.tolist()) + 1)  # few: a reduction costs more
             self.table.array[short, held] = ids * self.grain
             self._blocks[short] = held + 1
             room[full] = self.grain
@@ -287,15 +287,20 @@ class PagedLayout:
 
     def check(self) -> None:
         self._pool.check()
-        refs = np.zeros(self._pool.count, np.int32)
-        refs[: self._pool.null] = 1
-        for request_id in self._requests:
-            line = self.table.row(request_id)
-            ids = self._ids(line)
-            assert ((ids >= 0) & (ids < len(refs))).all(), f"{request_id} has a block of nowhere"
-            assert len(np.unique(ids)) == len(ids), f"{request_id} holds a block twice"
-            assert 0 <= self._room[line] <= len(ids) * self.grain, f"{request_id} overflows"
-            refs[ids] += 1
+        requests, count = np.fromiter(self._requests, np.int64), self._pool.count
+        lines = self.table.rows(self._requests)
+        held, room = self._blocks[lines], self._room[lines]
+        over = (room < 0) | (room > held * self.grain)
+        assert not over.any(), f"{requests[over]} overflow"
+        holder = np.arange(len(lines)).repeat(held)
+        ids = self._ids_from(lines, np.zeros_like(lines), held)
+        nowhere = (ids < 0) | (ids >= count)
+        assert not nowhere.any(), f"{requests[holder[nowhere]]} have a block of nowhere"
+        pairs = np.sort(holder * count + ids)
+        twice = pairs[1:][pairs[1:] == pairs[:-1]] // count
+        assert not len(twice), f"{requests[twice]} hold a block twice"
+        refs = np.bincount(ids, minlength=count)
+        refs[: self._pool.null] += 1
         assert np.array_equal(refs, self._pool.refs), "ref counts and block tables disagree"
 
     @property

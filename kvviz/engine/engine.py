@@ -252,7 +252,7 @@ class Engine:
                 for each in (sequence, *self.scheduler.fork(sequence)):
                     self._take_token(each, 0)
                 continue
-            sequence.tokens += 1
+            sequence.tokens = written + 1
             generated = sequence.generated = sequence.generated + 1
             self.generated += 1
             if generated >= request.output_len:

@@ -54,8 +54,9 @@ class Lanes:
                 log.exception("lane %s failed in step %d", name, self.step_count)
                 engine.stop(self.step_count, error)
         self.step_count += 1
-        self.stream.forget(min(self._cursor[name] for name in self.going))
-        self._compare()
+        going = self.going
+        self.stream.forget(min([self._cursor[name] for name in going]))
+        self._compare([engine.outputs for engine in going.values()])
 
     @property
     def going(self) -> dict[str, Engine]:
@@ -115,10 +116,9 @@ class Lanes:
                 Event(self.step_count, "change", request_id, text=text)
             )
 
-    def _compare(self) -> None:
+    def _compare(self, outputs: list[dict[int, bytes]]) -> None:
         """Compare and forget outputs that all lanes have. A request that some lane turned
         away stays with the others until there are too many of them."""
-        outputs = [engine.outputs for engine in self.going.values()]
         if len(outputs) < 2 or not all(outputs):
             self._trim()
             return

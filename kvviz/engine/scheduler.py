@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
 
 import numpy as np
 
@@ -178,11 +177,15 @@ class Scheduler:
         if self.running[:known] != oldest:
             (oldest, lines), known = _NOBODY, 0
         self._decoding = _NOBODY
-        more = list(takewhile(lambda s: s.pending == 1, self.running[known:]))
+        more = []
+        for sequence in self.running[known:]:
+            if sequence.tokens - sequence.written != 1:
+                break
+            more.append(sequence)
         if more:
-            row = self.layout.table.row
             oldest = oldest + more
-            lines = np.array([*lines.tolist(), *(row(s.request.id) for s in more)], np.int64)
+            rows = self.layout.table.rows([s.request.id for s in more])
+            lines = np.concatenate([lines, rows])
         if not 0 < len(oldest) <= budget or not append_each(lines):
             return []
         self._decoding = oldest, lines

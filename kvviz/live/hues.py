@@ -5,7 +5,6 @@ Together they are a look: hue + 12 * pattern, 0 to 59.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -34,25 +33,26 @@ class HueBook:
         """Colour the new requests; the first snapshot's addresses decide who is a neighbour.
         The hues of those that are in some lane or at the head of a queue: a copy."""
         shown = _shown(snapshots)
-        self.follow(shown, lambda: snapshots[0].columns)
+        self.follow(shown, lambda: live_owners(snapshots[0].columns))
         return {i: h for i, h in self._hue.items() if i in shown}
 
-    def follow(self, shown: set[int], columns: Callable[[], Columns]) -> None:
-        """The same from the ids alone; `columns` of the first lane are asked for when one is
-        new. Cheap enough for every step."""
+    def follow(self, shown: set[int], owners: Callable[[], np.ndarray]) -> None:
+        """The same from the ids alone; `owners` (of the first lane's rows in use, by address) is
+        asked for when one is new. Cheap enough for every step."""
         if shown <= self._hue.keys():
             return
         new = shown - self._hue.keys()
         self._hue = {i: h for i, h in self._hue.items() if i in shown}
-        counts = Counter(self._hue.values())
-        owners: np.ndarray | None = None
+        counts = [0] * (HUES * PATTERNS)
+        for look in self._hue.values():
+            counts[look] += 1
+        in_order: np.ndarray | None = None
         for request in sorted(new):
-            look = self._past.get(request)
-            if look is None:
-                if owners is None:
-                    owner = columns().owner
-                    owners = owner[owner >= 0]
-                near = _neighbours(owners, request)
+            look = self._past.get(request, -1)
+            if look < 0:
+                if in_order is None:
+                    in_order = owners()
+                near = _neighbours(in_order, request)
                 taken = {self._hue[n] % HUES for n in near if n in self._hue}
                 look = _chosen(request, taken, counts)
             self._hue[request] = self._past[request] = look
@@ -65,9 +65,14 @@ class HueBook:
         return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
 
 
-def _chosen(request: int, near: set[int], counts: Counter[int]) -> int:
+def live_owners(columns: Columns) -> np.ndarray:
+    """Whose the rows in use are, in the order of addresses: int64 [rows]."""
+    return columns.owner[columns.owner >= 0]
+
+
+def _chosen(request: int, near: set[int], counts: list[int]) -> int:
     """A look that nobody has while there is one, in a hue that no neighbour has if one is left."""
-    by_hue = [sum(counts[h + HUES * p] for p in range(PATTERNS)) for h in range(HUES)]
+    by_hue = [sum(counts[h::HUES]) for h in range(HUES)]
     free = [h for h in range(HUES) if by_hue[h] < PATTERNS]
     hue = min(
         [h for h in free if h not in near] or free or range(HUES),

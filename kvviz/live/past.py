@@ -7,11 +7,14 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from kvviz.caches.layout import Layout
 from kvviz.engine.engine import Engine
 from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.orders import Orders
-from kvviz.live.hues import HueBook
+from kvviz.live.hues import HueBook, live_owners
 from kvviz.live.published import WINDOW, LaneView, Published, events_between
 from kvviz.records import QUEUED, Snapshot
 from kvviz.workloads.stream import Scaling
@@ -112,7 +115,7 @@ class Past:
             return
         self._entered = entered
         shown = {s.request.id for e in engines for s in e.scheduler.running}.union(heads)
-        self.hues.follow(shown, engines[0].layout.columns)
+        self.hues.follow(shown, lambda: _owners(engines[0].layout))
 
     def shots(self, step: int) -> dict[str, Snapshot]:
         """The snapshots of a step, which is brought into what is kept."""
@@ -197,6 +200,12 @@ def _view(engine: Engine, shot: Snapshot, facts: _Lane, end: int) -> LaneView:
         *facts,
         later=events_between(engine, "refuse", shot.step, end),
     )
+
+
+def _owners(layout: Layout) -> np.ndarray:
+    """Whose the rows in use are, by address. Some layouts know it without a picture of all."""
+    owners = getattr(layout, "owners", None)
+    return owners() if owners else live_owners(layout.columns())
 
 
 def _facts(lanes: Lanes) -> _Facts:

@@ -125,7 +125,10 @@ class RequestStream:
         `outstanding` (waiting or running in that lane) paces a closed loop.
         """
         taken: list[Request] = []
-        while self._due(request := self._get(cursor + len(taken)), step, outstanding + len(taken)):
+        while True:
+            request = self._get(cursor + len(taken))
+            if not self._due(request, step, outstanding + len(taken)):
+                break
             taken.append(request)
             if request.id == self._hashed:
                 self._hash.update(repr(request).encode())
