@@ -39,6 +39,7 @@ def settle(page: Page, seconds: float = 60) -> None:
     page.wait_for_timeout(200)
     page.wait_for_function(QUIET, timeout=seconds * 1000)
     page.wait_for_timeout(_SETTLE_MS)
+    page.wait_for_function(_STILL, timeout=seconds * 1000)
 
 
 def turn(page: Page, theme: str) -> None:
@@ -47,7 +48,6 @@ def turn(page: Page, theme: str) -> None:
     page.wait_for_timeout(400)  # the page looks for it now and then
     page.wait_for_function(_DRAWN_IN, arg=THEMES[theme].text)
     settle(page)
-    page.wait_for_function(_STILL)
 
 
 def open_sidebar(page: Page) -> None:
