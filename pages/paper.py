@@ -66,6 +66,6 @@ if job and job.result:
         st.error(f"A run failed: {why}")
     for note in notes(report):
         st.markdown(f"- {note}")
-    st.dataframe(table(report), hide_index=True, height="content")
+    st.dataframe(table(report), hide_index=True, height="content", placeholder="")
 term_links("slot", "breakdown")
 st.caption(f"Source: {SOURCE}.")

@@ -117,7 +117,7 @@ def test_a_file(page):
     report = page.session_state["replay"].report
     assert report["trace"]["rows"] == 7 and report["lanes"]["paged"]["finished"] == 7
     assert "6 idle gaps were cut to 5 s" in page.caption[0].value
-    assert page.warning[0].value.startswith("1 rows were set aside")
+    assert page.warning[0].value.startswith("1 row was set aside")
     assert page.get("download_button")[0].label == "Rows set aside (CSV)"
 
 

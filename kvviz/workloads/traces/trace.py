@@ -38,7 +38,8 @@ class SetAside:
         if not self.count:
             return ""
         reasons = "; ".join(f"{count:,} × {why}" for why, count in self.by_reason.items())
-        return f"{self.count:,} rows were set aside: {reasons}."
+        rows = "1 row was" if self.count == 1 else f"{self.count:,} rows were"
+        return f"{rows} set aside: {reasons}."
 
     def csv(self) -> str:
         """The list for download; its last line says so if it is not all of them."""
