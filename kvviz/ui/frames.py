@@ -229,7 +229,7 @@ def charts(published: Published, theme: Theme) -> dict[str, Figure]:
             window=WINDOW,
             capacity=memory.slots,
             moves={n: _in_window(v, v.moves) for n, v in lanes.items()},
-            cursor=published.step - 1 if published.looking else None,
+            cursor=published.step if published.looking else None,
         ),
         "size": capacity.over_size(snapshots, theme, largest=memory.context, ask=ask),
         "holes": holes.histogram(snapshots, theme, ask=ask),

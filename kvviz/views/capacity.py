@@ -30,14 +30,14 @@ def over_time(
     shaded: memory that is free and that no request can use. A mark for each first refusal lies
     at the size that was asked for, so a mark inside the gap is a false refusal.
     `moves`: compactions that a request waited for. `cursor`: the step that the maps show, where
-    that is not the newest."""
+    that is not the newest. What was done in step n is drawn where the maps show it: at n + 1."""
     data: list[dict] = []
     last = 0
     for name, (step, free, admissible) in lanes.items():
         colour = theme.lanes[name]
         thin = _thin(step)
-        last = max(last, int(step[-1]) if len(step) else 0)
-        x = step[thin].tolist()
+        last = max(last, int(step[-1]) + 1 if len(step) else 0)
+        x = (step[thin] + 1).tolist()
         gap = bool((free != admissible).any())
         if gap:
             data.append(_line(x, free[thin], colour, f"{name}: free", width=1.2, dash="dot"))
@@ -191,7 +191,7 @@ def _marks(events: Sequence[Event], colour: str, name: str, *, solid: bool) -> l
                 "type": "scatter",
                 "mode": "markers",
                 "name": f"{name}: {verdict}",
-                "x": [e.step for e in chosen],
+                "x": [e.step + 1 for e in chosen],
                 "y": [e.need for e in chosen],
                 "customdata": [
                     [e.request, number(e.need), number(e.free), number(e.largest)] for e in chosen
@@ -221,7 +221,7 @@ def _compactions(events: Sequence[Event], colour: str, name: str) -> list[dict]:
             "type": "scatter",
             "mode": "markers",
             "name": f"{name}: moved",
-            "x": [e.step for e in chosen],
+            "x": [e.step + 1 for e in chosen],
             "y": [e.need for e in chosen],
             "customdata": [[e.request, number(e.need), number(e.slots)] for e in chosen],
             "marker": {"symbol": "diamond-open", "size": 7, "color": colour},

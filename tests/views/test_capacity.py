@@ -26,7 +26,7 @@ def test_traces_hold_the_numbers_of_the_series():
         "contiguous: admissible": LARGEST.tolist(),
         "paged: free = admissible": FREE.tolist(),
     } == {name: trace["y"] for name, trace in traces.items()}
-    assert all(trace["x"] == STEP.tolist() for trace in traces.values())
+    assert all(trace["x"] == (STEP + 1).tolist() for trace in traces.values())
 
 
 @THEMES
@@ -65,10 +65,10 @@ def test_marks_lie_at_what_was_asked_for():
         if trace["mode"] == "markers"
     }
     assert {name: (trace["x"], trace["y"]) for name, trace in marks.items()} == {
-        "contiguous: fragmented": ([104, 101], [35, 40]),
-        "contiguous: capacity": ([102], [90]),
-        "contiguous: queued": ([102], [3]),
-        "paged: never": ([103], [500]),
+        "contiguous: fragmented": ([105, 102], [35, 40]),
+        "contiguous: capacity": ([103], [90]),
+        "contiguous: queued": ([103], [3]),
+        "paged: never": ([104], [500]),
     }
     for name, trace in marks.items():
         lane, verdict = name.split(": ")
@@ -91,7 +91,7 @@ def test_the_newest_refusals_are_marked():
         for t in _over_time({"contiguous": (STEP, FREE, FREE)}, {"contiguous": events})["data"]
         if t["mode"] == "markers"
     ]
-    assert max(trace["x"]) == 500
+    assert max(trace["x"]) == 501
     assert len(trace["x"]) >= 100
 
 
@@ -100,7 +100,7 @@ def test_long_series_are_thinned_to_true_points(count):
     """Thinning would invent numbers, or the frame would grow."""
     step = np.arange(count)
     (trace,) = _over_time({"paged": (step, step * 3 + 1, step * 3 + 1)})["data"]
-    assert [3 * x + 1 for x in trace["x"]] == trace["y"]
+    assert [3 * (x - 1) + 1 for x in trace["x"]] == trace["y"]
     assert 0 < len(trace["x"]) <= 600
 
 
@@ -120,7 +120,7 @@ def test_the_newest_step_is_always_drawn(count):
     """The end of the line would lag behind the gauges."""
     step = np.arange(count)
     (trace,) = _over_time({"paged": (step, step, step)})["data"]
-    assert count - 1 == trace["x"][-1]
+    assert count == trace["x"][-1]
 
 
 def test_no_steps_yet():
