@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -15,6 +17,7 @@ from websockets.sync.client import connect
 from tests.browser.conftest import ROOT, Server, Visit
 from tests.browser.faulty import AT_STEP, BAD_SEED
 from tests.browser.raw import RawSession
+from tests.browser.states import QUIET
 
 Open = Callable[..., Visit]
 LIGHT = "pool=2048&context=512"
@@ -108,6 +111,37 @@ def test_headers_and_protections(server: Server) -> None:
     settings = (ROOT / ".streamlit" / "config.toml").read_text("utf-8")
     for line in ("enableXsrfProtection = true", "enableCORS = true", "maxUploadSize = 64"):
         assert line in settings
+
+
+def test_a_file_that_is_too_large_is_turned_away(visit) -> None:
+    """Whoever goes past the browser's own check would fill the server's memory."""
+    page = visit("/recording", ready=QUIET).page
+    with page.expect_request(lambda one: "/upload_file/" in one.url) as sent:
+        page.locator("input[type=file]").first.set_input_files(
+            {"name": "a.kvviz", "mimeType": "application/octet-stream", "buffer": b"no recording"}
+        )
+    upload, headers = sent.value, {}
+    cookies = {one["name"]: one["value"] for one in page.context.cookies()}
+    headers["X-Xsrftoken"] = upload.headers["x-xsrftoken"]
+    headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    headers["Content-Type"] = "multipart/form-data; boundary=x"
+    body = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\na\r\n--x--\r\n'
+    assert _put(upload.url, headers, body, len(body)) < 300
+    assert _put(upload.url, headers, body, 65 << 20) == 413
+
+
+def _put(address: str, headers: dict[str, str], body: bytes, length: int) -> int:
+    """The answer's status to a body that is said to be so long."""
+    parts = urllib.parse.urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    try:
+        connection.putrequest("PUT", parts.path)
+        for name, value in (headers | {"Content-Length": str(length)}).items():
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 @pytest.fixture
