@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import joblib
@@ -23,7 +24,8 @@ ALONE = 2  # times: a worker may still die of the task before
 _CONNECT_SECONDS = 10
 _WORKER_SECONDS = 120  # a cluster whose workers died starts new ones
 # By name, for two of them come from packages that need not be installed
-_DEATHS = {"BrokenProcessPool", "KilledWorker", "WorkerCrashedError"}
+_DEATHS = {"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError"}
+_TASKS_OF_A_PART = 2  # for each worker
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def run_tasks(
         """Run these; False when a worker died."""
         try:
             ready()
-            for answer in _answers(function, {key: left[key] for key in keys}, cancelled):
+            for answer in _answers(function, {key: left[key] for key in keys}, pool, cancelled):
                 del left[answer.key]
                 if answer.done:
                     done(answer.key, answer.value)
@@ -100,7 +102,10 @@ def run_tasks(
 
 
 def _answers(
-    function: Callable[[Any], Any], tasks: Mapping[str, Any], cancelled: Callable[[], bool]
+    function: Callable[[Any], Any],
+    tasks: Mapping[str, Any],
+    pool: Pool,
+    cancelled: Callable[[], bool],
 ) -> Iterator[_Answer]:
     def calls() -> Iterator[Any]:
         for key, task in tasks.items():
@@ -108,9 +113,20 @@ def _answers(
                 return
             yield joblib.delayed(_attempt)(function, key, task)
 
+    if pool.backend == "ray":
+        yield from _in_parts(calls())
+        return
     # Tasks are dispatched one by one as others come back, so that a cancel is seen between them
     parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
     yield from parallel(calls())
+
+
+def _in_parts(calls: Iterator[Any]) -> Iterator[_Answer]:
+    """Ray's pool hands back all that it was given at once, so it is given a little at a time."""
+    with joblib.Parallel(batch_size=1) as parallel:
+        count = _TASKS_OF_A_PART * joblib.effective_n_jobs(-1)
+        while part := list(islice(calls, count)):
+            yield from parallel(part)
 
 
 def _attempt(function: Callable[[Any], Any], key: str, task: Any) -> _Answer:
@@ -182,6 +198,6 @@ def _join_ray(address: str) -> None:
         raise ConfigError("Backend ray: pip install ray.") from error
     try:
         ray.init(address=address or None, ignore_reinit_error=True)
-    except (ConnectionError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"No Ray cluster answers at {address}: {error}") from error
     register_ray()

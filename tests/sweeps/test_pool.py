@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -49,9 +50,28 @@ def cluster() -> Iterator[Pool]:
             yield Pool("dask", made.scheduler_address)
 
 
-@pytest.fixture(params=["local", "dask"])
+@pytest.fixture(scope="module")
+def ray_cluster(root) -> Iterator[Pool]:
+    """Two workers of a cluster on this machine, where Ray is installed."""
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+        warnings.simplefilter("ignore")
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": f"{root}:{os.environ.get('PYTHONPATH', '')}"}},
+        )
+        yield Pool("ray")
+        ray.shutdown()
+
+
+@pytest.fixture(params=["local", "dask", "ray"])
 def pool(request) -> Pool:
-    return LOCAL if request.param == "local" else request.getfixturevalue("cluster")
+    if request.param == "local":
+        return LOCAL
+    return request.getfixturevalue("cluster" if request.param == "dask" else "ray_cluster")
 
 
 def asked(pool: Pool, *tasks: Task, **more: Any) -> tuple[dict[str, str], dict[str, str]]:
