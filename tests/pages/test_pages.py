@@ -6,7 +6,8 @@ import pytest
 
 from kvviz.config import RunConfig
 from kvviz.live.runner import FLAT_OUT
-from kvviz.ui.controls import BLOCKS, CONTEXTS, CONTROLS, POOLS, SPEEDS, groups_for
+from kvviz.ui.control_tables import BLOCKS, CONTEXTS, CONTROLS, POOLS, groups_for
+from kvviz.ui.controls import SPEEDS
 from kvviz.workloads.presets import DEFAULT_PRESET, PRESETS, preset_config
 from tests.helpers import PAIRS
 from tests.live.support import until
