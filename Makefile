@@ -6,7 +6,7 @@ PORT ?= 8501
 PICTURES ?= artifacts/pictures
 export PYTHONPATH := $(CURDIR)
 
-# Not under 90 % of their lines may be left out by the tests
+# Of each of these packages the tests run at least 90 % of the lines
 COVERED := allocators caches engine metrics workloads
 
 .PHONY: run test test-long coverage lint bench screenshots clean
@@ -25,7 +25,10 @@ test: $(VENV)/.installed-dev
 # Apart from the tests, for the tracer takes its time
 coverage: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --ignore=tests/browser $(COVERED:%=--cov=kvviz/%) --cov-report=
-	$(BIN)/python -m coverage report --fail-under=90
+	for package in $(COVERED); do \
+	  echo "$$package:"; \
+	  $(BIN)/python -m coverage report --include="kvviz/$$package/*" --fail-under=90 || exit 1; \
+	done
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long

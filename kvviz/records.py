@@ -9,7 +9,7 @@ written to the cache.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -280,6 +280,7 @@ class Snapshot:
     seq_held: np.ndarray
     seq_prompt: np.ndarray
     seq_since: np.ndarray
+    _: KW_ONLY
     waiting_id: np.ndarray
     waiting_need: np.ndarray
     head: Verdict | None

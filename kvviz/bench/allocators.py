@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kvviz.allocators.kinds import ALLOCATORS
@@ -36,9 +37,9 @@ def _contiguous() -> list[Measured]:
     call = call_overhead() * 1e6
     floor_of = f"two calls of {call:.3f} us"
     for fit in ("first", "best"):
-        makers = {
+        makers: dict[str, Callable[[int], Any]] = {
             "": ALLOCATORS[fit],
-            ", each hole looked at": lambda n, f=fit: LinearAllocator(n, f),
+            ", each hole looked at": partial(LinearAllocator, fit=fit),
         }
         for how, make in makers.items():
             pools = {count: holed(make, count) for count in HOLES}

@@ -190,8 +190,7 @@ def kernels_of(step: Callable[[], object]) -> int:
         step()
         torch.cuda.synchronize()
     return sum(
-        event.device_type == torch.autograd.DeviceType.CUDA and "Mem" not in event.name
-        for event in seen.events()
+        event.device_type.name == "CUDA" and "Mem" not in event.name for event in seen.events()
     )
 
 

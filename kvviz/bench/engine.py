@@ -207,7 +207,7 @@ def _against_transformers(
 
 
 def _padded(
-    model: torch.nn.Module, prompts: list[np.ndarray], case: Case, **how: object
+    model: Any, prompts: list[np.ndarray], case: Case, **how: Any
 ) -> tuple[float, list[bytes]]:
     """`generate` over left-padded prompts."""
     longest = max(len(p) for p in prompts)
@@ -227,9 +227,7 @@ def _padded(
     return ms, [row.astype(np.uint16).tobytes() for row in out[:, longest:].numpy()]
 
 
-def _continuous(
-    model: torch.nn.Module, prompts: list[np.ndarray], case: Case
-) -> tuple[float, list[bytes]]:
+def _continuous(model: Any, prompts: list[np.ndarray], case: Case) -> tuple[float, list[bytes]]:
     """`generate_batch`: transformers' own continuous batching over a paged cache."""
     from transformers import ContinuousBatchingConfig
 
@@ -249,7 +247,7 @@ def _continuous(
     return ms, [np.array(row, np.uint16).tobytes() for row in out]
 
 
-_RIVALS = {
+_RIVALS: dict[str, Callable[..., tuple[float, list[bytes]]]] = {
     "dynamic cache": _padded,
     "static cache": partial(_padded, cache_implementation="static", disable_compile=True),
     "continuous batching": _continuous,

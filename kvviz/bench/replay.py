@@ -13,7 +13,7 @@ from kvviz.replay.load import Load, draw_mix, from_trace
 REQUESTS = 1_000_000
 BLOCKS, BLOCK = 65_536, 16
 RATE = 125.0  # requests a second: just under what the pool serves
-LANES = {
+LANES: dict[str, tuple[str, dict[str, object], float]] = {  # layout, settings, most seconds
     "paged": ("paged", {}, 2.0),
     "contiguous, first fit": ("contiguous", {"contiguous.fit": "first"}, 5.0),
     "contiguous, best fit": ("contiguous", {"contiguous.fit": "best"}, 5.0),

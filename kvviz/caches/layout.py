@@ -42,10 +42,9 @@ class Layout(Protocol):
     many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
     slots), `question_return(request, tokens, back)` (of a request that comes back from host memory,
     where admission may ask for less than all its tokens), `maintain()` (compaction once a step),
-    `compact()` (close the holes now), `extras()` (what only this layout counts), `cached_slots()`
-    (free slots that keep their content), `owners()` (whose the regions are, by address). One that
-    says `swaps = False` has its victims computed anew; where `single` is True a request gets one
-    unit of `grain` slots and no more.
+    `compact()` (close the holes now), `extras()` (see `extras_of`), `owners()` (whose the regions
+    are, by address). One that says `swaps = False` has its victims computed anew; where `single`
+    is True a request gets one unit of `grain` slots and no more.
     """
 
     capacity: int
@@ -119,6 +118,19 @@ class Places(Protocol):
         Called once a step, before the journal is taken. The sizes of the parts that they were
         placed in; each part is a forward pass of its own.
         """
+
+
+@runtime_checkable
+class KeepsContent(Protocol):
+    """A layout with free slots that still hold what a request may use again."""
+
+    def cached_slots(self) -> np.ndarray:
+        """Those slots, int64 [slots]."""
+
+
+def extras_of(layout: Layout) -> dict[str, float]:
+    """What only this layout counts, by name."""
+    return getattr(layout, "extras", dict)()
 
 
 def classify(need: int, free: int, largest: int, capacity: int) -> Verdict:

@@ -45,17 +45,13 @@ class Ranges:
         """Frames that are free, or can be taken away from a kept page."""
         return self.pool.free_blocks + self.kept
 
-    @property
-    def lines(self) -> int:
-        return len(self.mapped)
-
     def start(self, line: int) -> int:
         """First virtual slot of a range."""
         return line * self.slots
 
     def open(self) -> int:
         """The lowest range that nobody has."""
-        assert self._unused, f"all {self.lines} ranges are in use"
+        assert self._unused, f"all {len(self.mapped)} ranges are in use"
         return heapq.heappop(self._unused)
 
     def hold(self, line: int, count: int) -> None:

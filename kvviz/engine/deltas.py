@@ -18,7 +18,7 @@ _WIDTHS = [(kind, np.iinfo(kind)) for kind in ("i1", "i2", "<i4")]
 def edit(old: Table, new: Table, predict: Predict) -> Edit:
     """What `patch(old, ..., predict)` needs to make `new`; None when that is the prediction."""
     gone, came = _came_and_went(old[0], new[0])
-    if came is None:
+    if gone is None or came is None:
         kept, at = predict(old), None
     else:
         kept, at = predict(tuple(c[~gone] for c in old)), ~came
@@ -32,7 +32,7 @@ def edit(old: Table, new: Table, predict: Predict) -> Edit:
     ]  # fmt: skip
     if not rows and not any(index[1] for index, _ in changes):
         return None
-    return _pack(np.flatnonzero(gone) if rows else _NONE), rows, changes
+    return _pack(_NONE if gone is None else np.flatnonzero(gone)), rows, changes
 
 
 def patch(old: Table, edit: Edit, predict: Predict) -> Table:
@@ -47,12 +47,12 @@ def patch(old: Table, edit: Edit, predict: Predict) -> Table:
         column[_unpack(index)] = _unpack(values)
     if not rows:
         return tuple(columns)
-    came, *values = (_unpack(r) for r in rows)
+    came, *fresh = (_unpack(r) for r in rows)
     total = len(columns[0]) + len(came)
     stays = np.ones(total, bool)
     stays[came] = False
     whole = []
-    for kept, new in zip(columns, values, strict=True):
+    for kept, new in zip(columns, fresh, strict=True):
         column = np.empty(total, np.int64)
         column[stays], column[came] = kept, new
         whole.append(column)

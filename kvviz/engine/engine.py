@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvviz.caches.layout import Layout, Places
+from kvviz.caches.layout import Layout, Places, extras_of
 from kvviz.config import RunConfig
 from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
@@ -59,7 +59,7 @@ class Engine:
         self.outputs: dict[int, bytes] = {}
         self.fault: Fault | None = None
         self._shot: Snapshot | None = None
-        self._parts = isinstance(layout, Places)
+        self._places = layout if isinstance(layout, Places) else None
         self._pace: deque[tuple[int, float]] = deque(maxlen=128)
 
     @property
@@ -79,7 +79,7 @@ class Engine:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
         rows = self.scheduler.schedule(self.step_count)
-        if type(self.forward) is DryForward and not self._parts:
+        if type(self.forward) is DryForward and self._places is None:
             self._advance_dry(rows)
         else:
             self._advance(rows, self._run(chunks(rows)))
@@ -196,7 +196,7 @@ class Engine:
             head=self._head(),
             counters=self.counters(),
             dropped_id=np.array(s.ledger.turned_away, np.int64),
-            extras={**getattr(layout, "extras", dict)(), **self._resident()},
+            extras={**extras_of(layout), **self._resident()},
             single=getattr(layout, "single", False),
         )
 
@@ -215,7 +215,7 @@ class Engine:
 
     def _run(self, batch: list[Chunk]) -> np.ndarray:
         """Tokens of the batch, in its order: one pass, or one for each part it was placed in."""
-        parts = cut(batch, self.layout.place()) if self._parts else [batch]
+        parts = [batch] if self._places is None else cut(batch, self._places.place())
         if self.config.engine.check_every and type(self.forward) is not DryForward:
             self.layout.check()  # a wrong address would send the kernels anywhere
         journal = self.layout.take_journal()

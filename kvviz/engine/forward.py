@@ -17,31 +17,33 @@ from kvviz.records import Request
 
 
 class Chunk(NamedTuple):
-    """Write tokens [start, start + count) of a request, then draw `samples` next tokens: none in
+    """Write tokens [start, start + length) of a request, then draw `samples` next tokens: none in
     the middle of a prompt, one as a rule; more begin the request's siblings, in their order.
     """
 
     request: Request
     start: int
-    count: int
+    length: int
     samples: int
 
 
 def cut(batch: list[Chunk], parts: list[int]) -> list[list[Chunk]]:
     """The batch in parts of so many tokens each; a chunk may be cut, and then samples in the
     part that holds its last token."""
-    assert sum(parts) == sum(chunk.count for chunk in batch), f"{parts} do not cover the batch"
+    assert sum(parts) == sum(chunk.length for chunk in batch), f"{parts} do not cover the batch"
     batches: list[list[Chunk]] = []
     rest = deque(batch)
     for room in parts:
         batches.append([])
         while room:
             chunk = rest.popleft()
-            if chunk.count > room:
-                rest.appendleft(chunk._replace(start=chunk.start + room, count=chunk.count - room))
-                chunk = chunk._replace(count=room, samples=False)
+            if chunk.length > room:
+                rest.appendleft(
+                    chunk._replace(start=chunk.start + room, length=chunk.length - room)
+                )
+                chunk = chunk._replace(length=room, samples=0)
             batches[-1].append(chunk)
-            room -= chunk.count
+            room -= chunk.length
     return batches
 
 

@@ -190,7 +190,7 @@ def _empty(columns: int) -> Table:
 
 def _state(s: Snapshot) -> _State:
     c = s.columns
-    columns = (c.start, c.size, c.used, c.owner, c.refs)
+    columns: Table = (c.start, c.size, c.used, c.owner, c.refs)
     if c.cached is not None:
         columns = (*columns, c.cached)
     tables = (
@@ -210,19 +210,23 @@ def _state(s: Snapshot) -> _State:
 
 
 def _snapshot(state: _State, kinds: tuple[str, ...]) -> Snapshot:
+    rest: tuple[int, float, int, int, bool, int, int]
     rest, head, counters, extras, single = state.rest
     arrays = [
         column.astype(kind)
         for column, kind in zip((c for t in state.tables for c in t), kinds, strict=True)
     ]
     width = len(state.tables[0])
-    names = (*_SEQ, *_WAITING, *_DROPPED)
+    *sequences, waiting_id, waiting_need, dropped_id = arrays[width:]
     totals = dict(zip(_COUNTERS, counters, strict=True))
     totals["refused"] = dict(totals["refused"])
     return Snapshot(
         *rest,
-        columns=Columns(*arrays[:width]),
-        **dict(zip(names, arrays[width:], strict=True)),
+        Columns(*arrays[:width]),
+        *sequences,
+        waiting_id=waiting_id,
+        waiting_need=waiting_need,
+        dropped_id=dropped_id,
         head=None if head is None else Verdict(*head),
         counters=Counters(**totals),
         extras=dict(extras),

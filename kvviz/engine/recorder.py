@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Series:
     waiting: np.ndarray
     generated: np.ndarray
     need: np.ndarray
-    dropped: int
+    dropped: int = field(kw_only=True)
 
 
 class Recorder:

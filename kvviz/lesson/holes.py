@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvviz.caches.layout import extras_of
 from kvviz.config import FITS
 from kvviz.lesson.pool import Bench
 from kvviz.lesson.sequence import ASK, GONE, LATE, NAMES, SIZE, filled, holed
@@ -54,7 +55,7 @@ def see(bench: Bench, _choice: str) -> Shown:
     """The holes, counted."""
     with holed(bench) as pool:
         scene = pool.scene("now")
-        q = Question(scene.snapshot, None, pool.layout.extras())
+        q = Question(scene.snapshot, None, extras_of(pool.layout))
         external = _named(indices(q), "external fragmentation")
         return Shown(
             (scene,),
@@ -79,7 +80,7 @@ def arrive(bench: Bench, _choice: str) -> Shown:
         for fit in FITS:
             pool.set({"contiguous.fit": fit})
             told.append(f"{fit} fit: {pool.ask(ASK).kind}")
-        numbers = indices(Question(scene.snapshot, ASK, pool.layout.extras()))
+        numbers = indices(Question(scene.snapshot, ASK, extras_of(pool.layout)))
         return Shown(
             (scene,),
             (
@@ -99,7 +100,7 @@ def heap(bench: Bench, _choice: str) -> Shown:
     """The same pool in the words of an operating system's heap; then b goes too."""
     with holed(bench) as pool:
         scene = pool.scene("as it was")
-        q = Question(scene.snapshot, ASK, pool.layout.extras())
+        q = Question(scene.snapshot, ASK, extras_of(pool.layout))
         numbers = rules(q)
         orders = buddyinfo(scene.snapshot)
         line = " ".join(str(count) for count in orders)

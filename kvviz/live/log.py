@@ -33,7 +33,8 @@ class Filter(NamedTuple):
 def newest(lanes: Lanes, wanted: Filter) -> dict[str, Any]:
     """The newest rows that pass, newest first, how many pass, and the first step that is kept.
     A row: [step whose picture shows it, lane, kind, request, verdict, slots, cause]."""
-    rows, total = [], 0
+    rows: list[list[Any]] = []
+    total = 0
     for event, lane in _merged(lanes):
         if not wanted.takes(event):
             continue

@@ -73,8 +73,8 @@ class Past:
 
     @property
     def nbytes(self) -> int:
-        kept = (*self.histories.values(), *self.orders.values())
-        return sum(part.nbytes for part in kept)
+        kept = sum(history.nbytes for history in self.histories.values())
+        return kept + sum(orders.nbytes for orders in self.orders.values())
 
     def add(self, lanes: Lanes) -> dict[str, Snapshot]:
         """Keep the step that was just made; the snapshots that were taken for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -20,7 +21,7 @@ from kvviz.model.varlen import Varlen
 from kvviz.model.ways import Kernel, Way
 from kvviz.shapes import ModelShape
 
-VarlenAttn = Callable[..., torch.Tensor]
+VarlenAttn = Callable[..., Any]  # -> a tensor, unless more is asked for
 
 
 class Reads(NamedTuple):
@@ -32,7 +33,7 @@ class Reads(NamedTuple):
     max_q: int
     max_k: int
     block_table: torch.Tensor | None
-    index: torch.Tensor | None
+    slots: torch.Tensor | None
 
 
 class Inputs(NamedTuple):
@@ -47,17 +48,17 @@ class Inputs(NamedTuple):
 
 
 class Attention(Protocol):
-    """way: how it reads, and why."""
+    """way: how it reads, and why. What `reads` gives is for the same attention's call alone."""
 
     way: Way
 
     def ordered(self, rows: Rows) -> Rows:
         """The batch in the order in which `reads` wants it."""
 
-    def reads(self, rows: Rows) -> object:
+    def reads(self, rows: Rows) -> Any:
         """What the batch reads, on the device."""
 
-    def __call__(self, layer: int, q: torch.Tensor, reads: object) -> torch.Tensor:
+    def __call__(self, layer: int, q: torch.Tensor, reads: Any) -> torch.Tensor:
         """q [rows, heads, d_h] -> the same shape."""
 
 
@@ -122,17 +123,24 @@ class Flash:
 
     def reads(self, rows: Rows) -> Reads:
         args = self.arguments(rows)
-        put = (
-            None if a is None else torch.from_numpy(a).to(self._store.device)
-            for a in (args.cu_seq_q, args.cu_seq_k, args.seqused_k, args.block_table, args.index)
+
+        def put(column: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(column).to(self._store.device)
+
+        return Reads(
+            put(args.cu_seq_q),
+            put(args.cu_seq_k),
+            put(args.seqused_k),
+            args.max_q,
+            args.max_k,
+            None if args.block_table is None else put(args.block_table),
+            None if args.slots is None else put(args.slots),
         )
-        cu_seq_q, cu_seq_k, seqused_k, block_table, index = put
-        return Reads(cu_seq_q, cu_seq_k, seqused_k, args.max_q, args.max_k, block_table, index)
 
     def __call__(self, layer: int, q: torch.Tensor, reads: Reads) -> torch.Tensor:
         k, v = self._store.view[layer, 0], self._store.view[layer, 1]
-        if reads.index is not None:
-            k, v = k.index_select(0, reads.index), v.index_select(0, reads.index)
+        if reads.slots is not None:
+            k, v = k.index_select(0, reads.slots), v.index_select(0, reads.slots)
         return call(self._attend, self._kernel, q, k, v, reads, self._window)
 
 

@@ -34,7 +34,9 @@ class CpuDecoder:
             (layer.norm_attention.numpy(), layer.norm_mlp.numpy()) for layer in model.layers
         ]
         self._head_norms = [
-            (layer.norm_q.numpy(), layer.norm_k.numpy()) if shape.qk_norm else None
+            (layer.norm_q.numpy(), layer.norm_k.numpy())
+            if layer.norm_q is not None and layer.norm_k is not None
+            else None
             for layer in model.layers
         ]
         self._cos, self._sin = model.cos.numpy(), model.sin.numpy()

@@ -63,11 +63,11 @@ class TorchDecoder:
 
     def inputs(self, rows: Rows) -> Inputs:
         """An ordered batch on the device."""
-        put = (
+        tokens, positions, slots, last = (
             torch.from_numpy(np.asarray(column, np.int64)).to(self.model.device)
             for column in (rows.tokens, rows.positions, rows.slots, rows.last)
         )
-        return Inputs(*put, self.attention.reads(rows))
+        return Inputs(tokens, positions, slots, last, self.attention.reads(rows))
 
     def run(self, batch: Inputs) -> torch.Tensor:
         """Write K and V of all rows; logits [tokens drawn, vocab] on the device."""
@@ -83,7 +83,7 @@ class TorchDecoder:
             if layer.qkv_bias is not None:
                 qkv = qkv + layer.qkv_bias
             q, k, v = qkv.view(len(x), -1, d).split((heads, kv_heads, kv_heads), dim=1)
-            if shape.qk_norm:
+            if layer.norm_q is not None and layer.norm_k is not None:
                 q, k = self._norm(q, layer.norm_q), self._norm(k, layer.norm_k)
             self.store.write(index, batch.slots, rotate(k, cos, sin), v)
             attended = self.attention(index, rotate(q, cos, sin), batch.reads)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from kvviz.caches.budget import MiB
-from kvviz.caches.layout import Journal, Layout
+from kvviz.caches.layout import Journal, KeepsContent, Layout
 from kvviz.caches.store import POISONED, KVStore, tags
 from kvviz.engine.forward import Chunk
 from kvviz.model import kernels
@@ -46,9 +46,8 @@ class ModelForward:
         self.end_tokens = model.tokenizer.end_tokens
         self._banned = np.array(sorted(self.end_tokens) if bans_end else [], np.int64)
         self._token_type = np.uint16 if model.shape.vocab_size <= 1 << 16 else np.uint32
-        self._on_device = plain or model.device.type == "cuda"
-        decoder = TorchDecoder if self._on_device else CpuDecoder
-        self._decoder = decoder(model, store, layout.table)
+        decoder = TorchDecoder if plain or model.device.type == "cuda" else CpuDecoder
+        self._decoder: TorchDecoder | CpuDecoder | None = decoder(model, store, layout.table)
         self.resident_bytes: int | None = None
         self._known: dict[int, np.ndarray] = {}
         self._generated: dict[int, int] = {}
@@ -63,7 +62,7 @@ class ModelForward:
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
         """See `engine.forward.Forward`. Raises CapacityError when a step does not fit the device
         beside the pools."""
-        tokens = sum(chunk.count for chunk in batch)
+        tokens = sum(chunk.length for chunk in batch)
         with told(
             self.store.device,
             f"a step of {tokens:,} tokens beside a pool of {self.store.nbytes / MiB:,.0f} MiB",
@@ -101,10 +100,12 @@ class ModelForward:
     def _draw(self, rows: Rows) -> np.ndarray:
         """Write K and V of the batch, and draw a token for each of its last rows."""
         how = (self._temperature, self._seed, rows.drawn, rows.positions[rows.last], self._banned)
-        if self._on_device:
-            return draw(self._decoder.on_device(rows), *how)
+        decoder = self._decoder
+        assert decoder is not None, "this forward is closed"
+        if isinstance(decoder, TorchDecoder):
+            return draw(decoder.on_device(rows), *how)
         tokens = np.empty(len(rows.last), np.int64)
-        kernels.sample(self._decoder.logits(rows), *how, tokens)
+        kernels.sample(decoder.logits(rows), *how, tokens)
         return tokens
 
     @property
@@ -174,8 +175,9 @@ class ModelForward:
         written = (expected != POISONED) & (rebuilt != POISONED)
         same_place = written & ((expected & _POSITION) == (rebuilt & _POSITION))
         expected[same_place] = rebuilt[same_place]
-        cached = self.layout.cached_slots()
-        expected[cached] = rebuilt[cached]
+        if isinstance(self.layout, KeepsContent):
+            cached = self.layout.cached_slots()
+            expected[cached] = rebuilt[cached]
 
     def _live(self) -> list[int]:
         return [r for r in self._known if self.layout.holds(r)]

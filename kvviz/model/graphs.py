@@ -108,8 +108,9 @@ class _Captured:
             zeros(size * blocks, torch.int32).view(size, blocks) if blocks else None,
             zeros(keys, torch.int64) if keys else None,
         )
-        columns = (zeros(size, torch.int64) for _ in range(3))
-        self._inputs = Inputs(*columns, torch.arange(size, device=device), reads)
+        tokens, positions, slots = (zeros(size, torch.int64) for _ in range(3))
+        last = torch.arange(size, device=device)
+        self._inputs = Inputs(tokens, positions, slots, last, reads)
         self._run = run
         self._replay: Step | None = None
 
@@ -130,7 +131,7 @@ class _Captured:
             (into.reads.cu_seq_k, args.cu_seq_k),
             (into.reads.seqused_k, args.seqused_k),
             (into.reads.block_table, args.block_table),
-            (into.reads.index, args.index),
+            (into.reads.slots, args.slots),
         ):
             if buffer is not None:
                 buffer.copy_(torch.from_numpy(np.ascontiguousarray(column)))

@@ -42,6 +42,11 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos.to(x.dtype) + rotate_half(x) * sin.to(x.dtype)
 
 
+def _head_norm(shape: ModelShape) -> nn.Module:
+    """Over each head's queries or keys, where the family has such a norm."""
+    return RMSNorm(shape.head_dim, shape.rms_norm_eps) if shape.qk_norm else nn.Identity()
+
+
 class Attention(nn.Module):
     """Causal grouped-query attention: H query heads share G key/value heads."""
 
@@ -57,11 +62,7 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(hidden, shared, bias=bias)
         self.v_proj = nn.Linear(hidden, shared, bias=bias)
         self.o_proj = nn.Linear(query, hidden, bias=False)
-        if shape.qk_norm:
-            self.q_norm = RMSNorm(shape.head_dim, shape.rms_norm_eps)
-            self.k_norm = RMSNorm(shape.head_dim, shape.rms_norm_eps)
-        else:
-            self.q_norm = self.k_norm = nn.Identity()
+        self.q_norm, self.k_norm = _head_norm(shape), _head_norm(shape)
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, heads * d] -> [B, T, heads, d]."""

@@ -28,13 +28,13 @@ class Rows:
 
 def flatten(batch: list[Chunk], table: AddressTable, known: dict[int, np.ndarray]) -> Rows:
     """`known[id]` holds a request's tokens so far, int32."""
-    counts = np.array([c.count for c in batch])
+    counts = np.array([c.length for c in batch])
     ends = np.cumsum(counts)
     starts = np.array([c.start for c in batch])
     positions = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
     ids = np.array([c.request.id for c in batch])
     lines = np.repeat(np.array([table.row(c.request.id) for c in batch]), counts)
-    tokens = np.concatenate([known[c.request.id][c.start : c.start + c.count] for c in batch])
+    tokens = np.concatenate([known[c.request.id][c.start : c.start + c.length] for c in batch])
     slots = table.array[lines, positions // table.piece] + positions % table.piece
     samples = np.array([c.samples for c in batch])
     last = np.repeat(ends - 1, samples)

@@ -37,9 +37,9 @@ class Tokenizer(Protocol):
 class ByteTokenizer:
     """A token is a byte."""
 
-    end_tokens = frozenset({END_OF_TEXT})
-    start = (END_OF_TEXT,)
-    chat = None
+    end_tokens: frozenset[int] = frozenset({END_OF_TEXT})
+    start: tuple[int, ...] = (END_OF_TEXT,)
+    chat: ChatTemplate | None = None
 
     def encode(self, text: str) -> np.ndarray:
         return np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.int32)

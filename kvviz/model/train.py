@@ -65,7 +65,7 @@ def stream_nats(model: Llama, stream: np.ndarray, context: int, windows: int | N
     `windows` limits the measure to that many windows, spread evenly; None takes the whole stream.
     """
     tokens = torch.from_numpy(np.concatenate(([EOT], stream)).astype(np.int64))
-    starts = range(0, len(stream), context)
+    starts: Sequence[int] = range(0, len(stream), context)
     if windows is not None and windows < len(starts):
         starts = [starts[i * len(starts) // windows] for i in range(windows)]
     spans = [tokens[s : s + context + 1] for s in starts]

@@ -4,9 +4,9 @@
                  cu_seq_k    ^    ^        ^          where each region begins, in rising order
                  seqused_k   4    6        2          tokens of it that are written
     paged        keys: the pool as [blocks, block, H_kv, d_h], and `block_table` [n, blocks]
-    packed       keys: a copy of all that is read, `index` says from which slots
+    packed       keys: a copy of all that is read, `slots` says from which
 
-All is int32 but `index`, which is int64 as torch wants it for gathering. No torch here.
+All is int32 but `slots`, which is int64 as torch wants it for gathering. No torch here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvviz.model.rows import Rows
 
 class Varlen(NamedTuple):
     """For n sequences: cu_seq_q, cu_seq_k [n + 1], seqused_k [n]; block_table [n, blocks] for
-    blocks, index [keys] for a packed copy; the longest of each kind."""
+    blocks, slots [keys] for a packed copy; the longest of each kind."""
 
     cu_seq_q: np.ndarray
     cu_seq_k: np.ndarray
@@ -31,7 +31,7 @@ class Varlen(NamedTuple):
     max_q: int
     max_k: int
     block_table: np.ndarray | None = None
-    index: np.ndarray | None = None
+    slots: np.ndarray | None = None
 
 
 def bounds(rows: Rows) -> np.ndarray:
@@ -79,15 +79,15 @@ def packed(rows: Rows, table: AddressTable, keys: int = 0) -> Varlen:
     """A copy of all keys, one sequence behind the other; filled up to `keys` with the first one
     (never with a slot that nobody has written: it may hold NaN)."""
     at, lengths = _lengths(rows)
-    index = np.concatenate(
+    slots = np.concatenate(
         [
             slots_of(table, line, int(length))
             for line, length in zip(rows.lines[at[:-1]], lengths, strict=True)
         ]
     )
-    rest = np.full(max(0, keys - len(index)), index[0])
-    index = np.concatenate([index, rest])
-    return _made(at, [0, *np.cumsum(lengths)], lengths)._replace(index=index)
+    rest = np.full(max(0, keys - len(slots)), slots[0])
+    slots = np.concatenate([slots, rest])
+    return _made(at, [0, *np.cumsum(lengths)], lengths)._replace(slots=slots)
 
 
 def slots_of(table: AddressTable, line: int, length: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,17 +17,13 @@ from kvviz.recording.schema import (
     EXTRA,
     HEAD,
     KEY,
+    LANE_TABLES,
     LATER,
-    QUEUE,
     ROWS,
     SCALARS,
-    SEQUENCES,
-    TURNED_AWAY,
 )
 from kvviz.recording.tables import Table
 from kvviz.records import REFUSALS, Counters, Event, Snapshot, Verdict
-
-_NEEDED = {"rows": ROWS, "sequences": SEQUENCES, "queue": QUEUE, "turned_away": TURNED_AWAY}
 
 
 class _State(NamedTuple):
@@ -50,16 +46,15 @@ class LaneRecord:
         self.count = len(self.steps["step"])
         for name in ("head", "counts_cached", *SCALARS, *COUNTS, *CHECKS):
             require(self.steps, name)
-        for name, columns in {"series": FIELDS, "events": Event._fields}.items():
-            for column in columns:
-                require(tables[name], column)
+        for name, columns in LANE_TABLES.items():
+            if name != "steps":
+                for column in columns:
+                    require(tables[name], column)
         self._ends = {}
-        for name, columns in _NEEDED.items():
-            for column in columns:
-                require(tables[name], column)
+        for name in COUNTS:
             counts = np.maximum(self.steps[name], 0)
             self._ends[name] = np.cumsum(counts)
-            if int(counts.sum()) != len(tables[name][next(iter(columns))]):
+            if int(counts.sum()) != len(tables[name][next(iter(LANE_TABLES[name]))]):
                 raise ValueError(f"{name} has another number of rows than its steps say")
 
     def snapshot(self, at: int) -> Snapshot:
@@ -178,6 +173,6 @@ def _nobody() -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
-def _plain(value: np.generic) -> int | float | bool:
+def _plain(value: np.generic) -> Any:
     """A Python number; a whole float stays a float."""
     return value.item()

@@ -6,7 +6,6 @@ Importing this loads numba; `replay.replay` does so when a lane runs this way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +25,13 @@ from kvviz.records import (
 )
 from kvviz.replay import kernels as k
 from kvviz.replay.load import Load
-from kvviz.replay.result import FIELDS, POINTS, SUMS, LaneResult
+from kvviz.replay.result import FIELDS, POINTS, SUMS, LaneResult, Watch
 
 _EVENTS = 1 << 12  # served between two looks at the clock
 _NEVER_ENDS = 1 << 60
 _KINDS = ("arrive", "admit", "refuse", "drop", "drop", "move", "preempt", "finish")
 _TEXTS = {k.DROP_FULL: "the queue is full", k.DROP_NEVER: "it can never fit"}
 _VERDICTS = (*REFUSALS, ADMITTED)
-
-Watch = Callable[[int], bool]
 
 
 class Arrays(NamedTuple):
@@ -308,7 +305,7 @@ def _regions(a: Arrays, running: np.ndarray, used: np.ndarray) -> Columns:
 
 
 def _walk(q: np.ndarray, first: int, following: int, most: int = 1 << 30) -> list[int]:
-    found = []
+    found: list[int] = []
     while first >= 0 and len(found) < most:
         found.append(first)
         first = int(q[first, following])

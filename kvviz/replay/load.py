@@ -150,7 +150,9 @@ def from_trace(
     context = context or _context(trace, slots)
     if int((trace.prompt + trace.output).max()) - 1 > context:
         trace = scale_to(trace, context, divide=1)
-    since = (trace.arrival_s - trace.arrival_s[0]) * (1000 / step_ms)
+    arrival_s = trace.arrival_s
+    assert arrival_s is not None, "the steps above keep the arrivals"
+    since = (arrival_s - arrival_s[0]) * (1000 / step_ms)
     if since[-1] >= MOST_STEPS:
         raise TraceError(
             f"the trace spans {since[-1]:,.0f} steps of {step_ms:g} ms; up to {MOST_STEPS:,} can "

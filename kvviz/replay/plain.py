@@ -6,6 +6,7 @@ Steps in which nobody is served and nobody waits are leapt over, up to the next 
 from __future__ import annotations
 
 import time
+from collections import deque
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from kvviz.engine.recorder import Recorder
 from kvviz.metrics import never_used, paper_breakdown
 from kvviz.records import REFUSALS, Event, Snapshot
 from kvviz.replay.load import Load
-from kvviz.replay.result import FIELDS, POINTS, SUMS, LaneResult
+from kvviz.replay.result import FIELDS, POINTS, SUMS, LaneResult, Watch
 
 _LOOK = 32  # steps between two looks at the clock
 
@@ -65,7 +66,7 @@ class PlainLane:
     def done(self) -> bool:
         return self._cursor == self.load.rows and self.engine.idle
 
-    def serve(self, until: int | None = None, watch: object = None) -> bool:
+    def serve(self, until: int | None = None, watch: Watch | None = None) -> bool:
         """See `fast.FastLane.serve`."""
         goes_on = True
         while not self.done and goes_on and (until is None or self.step < until):
@@ -133,7 +134,7 @@ class PlainLane:
         self._follow(engine.recorder.events)
         self._record(step, step + 1)
 
-    def _follow(self, events: object) -> None:
+    def _follow(self, events: deque[Event]) -> None:
         for event in events:
             if event.request >= self.load.rows:
                 continue  # a further sample of a request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ POINTS = 2_000  # samples kept of a lane, evenly spaced in steps
 FIELDS = (
     "step", "free", "admissible", "written", "running", "waiting", "generated", "over", "stuck",
 )  # fmt: skip
+Watch = Callable[[int], bool]  # gets how many requests are through; False stops the serving
 SUMS = ("free", "admissible", "written", "running", "waiting")
 
 

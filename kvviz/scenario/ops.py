@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kvviz.caches.layout import extras_of
 from kvviz.errors import ScenarioError
 from kvviz.records import ADMITTED, Columns, Verdict
 from kvviz.scenario.memory import (
@@ -73,7 +74,7 @@ class OpsReplay:
         start = start_check(self.scenario, self.layout)
         refused = start is not None and not start["ok"]
         rows = [] if refused else [row for row, _ in self.rows()]
-        extras = getattr(self.layout, "extras", dict)()
+        extras = extras_of(self.layout)
         return {
             "start": start,
             "ops": rows,

@@ -172,7 +172,8 @@ def _op(field: Field) -> Op:
             given[2].expected("at least one operation")
         return Op(kind, times=times, inner=inner)
     if kind == "books":
-        return Op(kind, books=tuple(each.whole(0, 1 << 40) for each in given[1:]))
+        used, free, cached = (each.whole(0, 1 << 40) for each in given[1:])
+        return Op(kind, books=(used, free, cached))
     parts: dict[str, Any] = {}
     for argument, each in zip(OPS[kind], given[1:], strict=True):
         parts[argument] = each.line(64) if argument == "name" else each.whole(1, MAX_CAPACITY)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from kvviz.caches.layout import extras_of
 from kvviz.engine.scheduler import Scheduler
 from kvviz.engine.sequence import Sequence
 from kvviz.records import ADMITTED, NEVER, SIBLINGS, Request
@@ -68,7 +69,7 @@ class RequestsReplay:
         ledger = self.scheduler.ledger
         held = sum(held for _, held in self._filled.values())
         written = sum(written for written, _ in self._filled.values())
-        extras = getattr(self.layout, "extras", dict)()
+        extras = extras_of(self.layout)
         return {
             "start": start,
             "requests": [self._told(id) for id in self._ids()],

@@ -31,8 +31,8 @@ def table(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             "system": name,
             "figure": figure if figure != "batched" else "requests batched",
             "published": system["published"][figure],
-            "measured": _rounded(_mean(system, figure)),
-            "deviation": system["measured"] and _rounded(system["measured"][figure]["deviation"]),
+            "measured": system["measured"] and round(_mean(system, figure), 2),
+            "deviation": system["measured"] and round(system["measured"][figure]["deviation"], 2),
             "difference": system["difference"].get(figure),
         }
         for name, system in report["systems"].items()
@@ -121,12 +121,9 @@ def _measured(systems: Mapping[str, Any], name: str) -> bool:
     return systems[name]["measured"] is not None
 
 
-def _mean(system: Mapping[str, Any], figure: str) -> float | None:
-    return system["measured"] and system["measured"][figure]["mean"]
-
-
-def _rounded(value: float | None) -> float | None:
-    return value and round(value, 2)
+def _mean(system: Mapping[str, Any], figure: str) -> float:
+    """Of a system that was measured."""
+    return system["measured"][figure]["mean"]
 
 
 def _cell(value: float | None) -> str:

@@ -79,7 +79,7 @@ def text(result: Mapping[str, Any]) -> str:
     for at in np.ndindex(*(len(values) for values in axes.values())):
         values = [str(axis[i]) for axis, i in zip(axes.values(), at, strict=True)]
         for lane in result["lanes"]:
-            numbers = [_cell(means[lane, figure][at]) for figure in _SHOWN]
+            numbers = [_cell(float(means[lane, figure][at])) for figure in _SHOWN]
             lines.append((*values, lane, *numbers))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     table = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in lines]

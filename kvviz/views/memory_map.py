@@ -14,6 +14,7 @@ import base64
 import io
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -80,7 +81,7 @@ def memory_map(
     grid = Grid.of(snapshot.capacity)
     source = picture(snapshot, theme, hues, grid, colour_by, ghost)
     shape = [0, grid.columns, grid.rows, 0]
-    axes = {"showgrid": False, "showline": False, "ticks": ""}
+    axes: dict[str, Any] = {"showgrid": False, "showline": False, "ticks": ""}
     ticks = np.linspace(0, grid.rows, 5).astype(int)[:-1]
     return {
         # Axes need a trace; the picture is a layout image, because an image trace would copy it
@@ -185,7 +186,8 @@ def sampled(
     slots = np.minimum(slot, snapshot.capacity - 1).reshape(-1)
     c = snapshot.columns
     at = np.searchsorted(c.start, slots, side="right") - 1
-    rows = Columns(*(None if column is None else column[at] for column in vars(c).values()))
+    cached = None if c.cached is None else c.cached[at]
+    rows = Columns(c.start[at], c.size[at], c.used[at], c.owner[at], c.refs[at], cached)
     written, rest = _codes(replace(snapshot, columns=rows), hues, colour_by, ghost)
     codes = np.where(slots - rows.start < rows.used, written, rest)
     return np.where(inside, codes.reshape(slot.shape), _REST).astype(np.uint8)

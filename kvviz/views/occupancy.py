@@ -46,7 +46,7 @@ def _usage(s: Snapshot) -> list[Number]:
         "slot by slot, from the map",
     )
     name, formula, source = "block usage", "used blocks / blocks", "as vLLM's kv_cache_usage_perc"
-    if found.blocks is None:
+    if found.blocks is None or found.used_blocks is None:
         because = "this pool hands out regions, no blocks"
         return [slot_usage, absent(name, formula, source, because)]
     if not found.blocks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from kvviz.allocators.compact import (
     full_slide,
     plan_price,
 )
+from kvviz.allocators.kinds import ALLOCATORS
 from kvviz.records import Region
 from tests.strategies import regions
 
@@ -61,6 +63,19 @@ def test_impossible_and_needless() -> None:
     assert plan_for(F0, 8192, 4097) is None
     assert plan_for(F0, 8192, 1024) == []
     assert fewest_moved([Region(0, 2)], [Region(2, 3), Region(5, 3)], 8, 6) == []
+
+
+@pytest.mark.parametrize("name", ALLOCATORS)
+def test_an_allocator_opens_no_more_than_its_pool(name: str) -> None:
+    """Everything would be moved for a request that can never fit."""
+    allocator = ALLOCATORS[name](64)
+    for _ in range(8):
+        allocator.allocate(8)
+    for start in range(0, 64, 16):
+        allocator.free(Region(start, 8))
+    assert allocator.opening(65) is None
+    assert allocator.opening(8) == []
+    assert allocator.opening(16)
 
 
 def test_cost_is_what_is_copied() -> None:

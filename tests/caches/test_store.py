@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
 import threading
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvviz.build import Backend, build_lanes
+from kvviz.caches import budget as budgets
 from kvviz.caches.budget import PoolBudget, host_memory_bytes
 from kvviz.caches.store import POISONED, KVStore, tags
 from kvviz.errors import CapacityError, ConfigError
@@ -184,6 +186,25 @@ def test_budget_under_threads() -> None:
 def test_budget_of_the_host() -> None:
     """The budget is none of the host's memory, or more than all of it."""
     assert 0 < PoolBudget.of_host(0.5).limit_bytes < host_memory_bytes() * 0.9
+
+
+def test_a_host_that_tells_nothing_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run would start where there is no /proc/meminfo."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(budgets, "open", missing, raising=False)
+    assert host_memory_bytes() == os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
+
+
+def test_a_budget_is_settled_once_and_only_if_none_was_given() -> None:
+    """A device's limit would replace the one that a person gave, or that of the first model."""
+    of_host, given = PoolBudget.of_host(), PoolBudget(100)
+    for budget in (of_host, given):
+        budget.settle(50)
+        budget.settle(70)
+    assert (of_host.limit_bytes, given.limit_bytes) == (50, 100)
 
 
 def test_second_lane_over_budget_gives_the_first_back(backend: Backend) -> None:

@@ -107,6 +107,20 @@ def test_the_oldest_steps_are_dropped_and_counted() -> None:
             history.at(gone)
 
 
+def test_earlier_steps_are_put_before() -> None:
+    """A run that goes on after a look back would lose the steps before it, or mix them up."""
+    added = record("paged", {}, 60, History())
+    early, late = History(keyframe_steps=7), History()
+    for snapshot in added:
+        (early if snapshot.step <= 25 else late).add(snapshot)
+    nbytes = early.nbytes + late.nbytes
+    late.prepend(early)
+    assert (late.first, late.last, len(late), late.nbytes) == (1, 60, 60, nbytes)
+    assert late.keyframes[:5] == [1, 8, 15, 22, 26]
+    for snapshot in added:
+        assert_same(snapshot, late.at(snapshot.step))
+
+
 def test_an_empty_history_has_no_steps() -> None:
     history = History()
     assert (len(history), history.first, history.last, history.nbytes) == (0, -1, -1, 0)

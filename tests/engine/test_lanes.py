@@ -7,6 +7,7 @@ import pytest
 
 from kvviz.build import Backend, build_lanes
 from kvviz.engine.lanes import Lanes
+from kvviz.errors import CapacityError
 from kvviz.metrics import balance_of, external_fragmentation
 from kvviz.records import FRAGMENTED
 from kvviz.workloads.presets import preset_config
@@ -184,3 +185,45 @@ def test_a_request_added_by_hand_arrives_in_every_lane() -> None:
         streams.append(run.stream.hash)
     assert streams[0] == streams[1]
     assert build_lanes(small({"dry": True})).add(10**9) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(CapacityError("the GPU is full"), "the GPU is full"), (IndexError("9"), "IndexError: 9")],
+)
+def test_an_isolated_lane_stops_alone(error: Exception, said: str) -> None:
+    """One lane's error would end the others, or a stopped lane's picture go on or vanish."""
+
+    def fails(step: int) -> None:
+        raise error
+
+    run = build_lanes(small({"dry": True}))
+    run.isolated = True
+    run_steps(run, 20)
+    stopped, other = run.engines["paged"], run.engines["contiguous"]
+    before = stopped.snapshot()
+    stopped.scheduler.schedule = fails
+    run_steps(run, 10)
+    assert stopped.fault == (20, said)
+    assert list(run.going) == ["contiguous"]
+    assert stopped.recorder.events[-1][:2] == (20, "change")
+    assert stopped.recorder.events[-1].text == f"stopped: {said}"
+    after = stopped.snapshot()
+    assert (after.step, after.columns, after.counters) == (30, before.columns, before.counters)
+    assert other.fault is None
+    assert other.recorder.series().step.tolist() == list(range(30))
+    other.scheduler.schedule = fails
+    with pytest.raises(type(error)):
+        run.step()
+
+
+def test_without_isolation_the_first_error_ends_the_run() -> None:
+    """A command would end well although a lane had failed."""
+
+    def fails(step: int) -> None:
+        raise IndexError("9")
+
+    run = build_lanes(small({"dry": True}))
+    run.engines["paged"].scheduler.schedule = fails
+    with pytest.raises(IndexError):
+        run.step()

@@ -41,20 +41,20 @@ def test_parts_that_do_not_cover_the_batch() -> None:
 def test_parts_are_the_batch(sizes: list[tuple[int, bool]], data: st.DataObject) -> None:
     """The order of the tokens changes, or that of the rows that sample."""
     batch = [chunk(i, 7 * i, count, samples) for i, (count, samples) in enumerate(sizes)]
-    total, parts = sum(c.count for c in batch), []
+    total, parts = sum(c.length for c in batch), []
     while sum(parts) < total:
         parts.append(data.draw(st.integers(1, total - sum(parts))))
     pieces = cut(batch, parts)
-    assert [sum(c.count for c in piece) for piece in pieces] == parts
+    assert [sum(c.length for c in piece) for piece in pieces] == parts
     assert _tokens([c for piece in pieces for c in piece]) == _tokens(batch)
 
 
 def _tokens(batch: list[Chunk]) -> list[tuple[int, int, bool]]:
     """(request, position, does it sample?) of each token."""
     return [
-        (c.request.id, c.start + i, c.samples and i == c.count - 1)
+        (c.request.id, c.start + i, c.samples and i == c.length - 1)
         for c in batch
-        for i in range(c.count)
+        for i in range(c.length)
     ]
 
 
@@ -65,7 +65,7 @@ class Watching(DryForward):
         self.calls: list[tuple[list[tuple[int, int, int]], Journal]] = []
 
     def __call__(self, batch: list[Chunk], journal: Journal) -> np.ndarray:
-        self.calls.append(([(c.request.id, c.start, c.count) for c in batch], journal))
+        self.calls.append(([(c.request.id, c.start, c.length) for c in batch], journal))
         return np.array([c.request.id for c in batch if c.samples], np.int64)
 
 

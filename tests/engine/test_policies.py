@@ -175,7 +175,7 @@ def test_nothing_is_recomputed_when_all_swaps_fit(name: str) -> None:
     assert counters.preempted == len(events(served, "swap_out")) > 0
     assert (counters.recomputed, served.finished) == (0, 2)
     assert counters.swapped == 2 * sum(e.slots for e in events(served, "swap_out"))
-    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    written = sum(chunk.length for batch in spy.batches for chunk in batch)
     assert written == 2 * 49
 
 
@@ -217,7 +217,7 @@ def test_what_is_found_again_is_not_recomputed(sharing: bool, recomputed: int) -
     drain(served)
     assert [(e.request, e.slots) for e in events(served, "preempt")] == [(1, 30)]
     assert served.counters().recomputed == recomputed
-    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    written = sum(chunk.length for batch in spy.batches for chunk in batch)
     assert written == (27 + 8 - 1) + (25 + 8 - 1) + recomputed
 
 
@@ -232,7 +232,7 @@ def test_samples_start_from_the_parents_slots() -> None:
     assert [s.request.id for s in served.scheduler.running] == [0, *children]
     assert served.generated == 4
     drain(served)
-    assert [[(c.start, c.count, c.samples) for c in batch] for batch in spy.batches][:2] == [
+    assert [[(c.start, c.length, c.samples) for c in batch] for batch in spy.batches][:2] == [
         [(0, 40, 4)], [(40, 1, 1)] * 4]  # fmt: skip
     assert (served.finished, served.generated, served.counters().copied) == (4, 20, 3 * 8)
 
@@ -364,7 +364,7 @@ def test_what_is_written_twice_is_counted_as_recomputed(
     served = lane("paged", 64, changes, spy)
     served.submit([replace(r, samples=1, shared=()) for r in crowd])
     drain(served)
-    written = sum(chunk.count for batch in spy.batches for chunk in batch)
+    written = sum(chunk.length for batch in spy.batches for chunk in batch)
     assert written == sum(r.life for r in crowd) + served.counters().recomputed
 
 

@@ -68,7 +68,7 @@ def test_prefill_in_chunks(name: str) -> None:
     served = lane(name, {"engine.token_budget": 4}, spy)
     served.submit([request(0, 10, 3)])
     run_steps(served, 5)
-    assert [(c.start, c.count, c.samples) for batch in spy.batches for c in batch] == [
+    assert [(c.start, c.length, c.samples) for batch in spy.batches for c in batch] == [
         (0, 4, False), (4, 4, False), (8, 2, True), (10, 1, True), (11, 1, True)]  # fmt: skip
     assert served.idle
 
@@ -176,7 +176,7 @@ def test_youngest_gives_way_and_is_computed_anew(name: str) -> None:
     assert ids(served, "finish") == [0, 1]
     assert [e.slots for e in events(served, "finish")] == [49, 49]
     again = [c for batch in spy.batches for c in batch if c.request.id == 1 and c.start == 0]
-    assert [c.count for c in again] == [10, preempted[-1].slots + 1]
+    assert [c.length for c in again] == [10, preempted[-1].slots + 1]
 
 
 def test_no_admission_in_a_step_that_preempts() -> None:
@@ -252,8 +252,8 @@ def test_everything_that_fits_is_served(name: str, data: st.DataObject) -> None:
     assert {e.request: e.slots for e in events(served, "finish")} == {r.id: r.life for r in asked}
     assert served.layout.fits(getattr(served.layout, "usable", 64))
     for batch in spy.batches:
-        assert sum(c.count for c in batch) <= served.config.engine.token_budget
-        assert all(c.count > 0 for c in batch)
+        assert sum(c.length for c in batch) <= served.config.engine.token_budget
+        assert all(c.length > 0 for c in batch)
     assert_tokens_in_order(spy, asked, served)
 
 
@@ -266,7 +266,7 @@ def assert_tokens_in_order(spy: Spy, asked: list[Request], served: Engine) -> No
         for chunk in batch:
             restarts -= chunk.start == 0
             assert chunk.start in (0, at[chunk.request.id])
-            at[chunk.request.id] = chunk.start + chunk.count
+            at[chunk.request.id] = chunk.start + chunk.length
     assert at == {r.id: r.life for r in asked}
     assert restarts >= 0
 

@@ -41,10 +41,10 @@ def pool(
         held,
         np.ones_like(ids),
         np.zeros_like(ids),
-        empty,
-        empty,
-        None,
-        Counters(),
+        waiting_id=empty,
+        waiting_need=empty,
+        head=None,
+        counters=Counters(),
     )
 
 

@@ -55,7 +55,7 @@ def served_logits(
         store.apply(layout.take_journal())
         logits = run.logits(flatten(batch, layout.table, known))
         for part, row in zip(batch, logits, strict=True):
-            at[part.request.id] += part.count
+            at[part.request.id] += part.length
             found[part.request.id].append((at[part.request.id] - 1, row.copy()))
     return found
 

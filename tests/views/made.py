@@ -51,10 +51,10 @@ def snapshot(
         np.array([held[i] for i in ids], np.int64),
         np.array([min(written[i], 1) for i in ids], np.int64),
         np.array([(since or {}).get(i, 0) for i in ids], np.int64),
-        np.array([i for i, _ in waiting], np.int64),
-        np.array([n for _, n in waiting], np.int64),
-        head,
-        counters or Counters(running=len(ids), waiting=len(waiting)),
+        waiting_id=np.array([i for i, _ in waiting], np.int64),
+        waiting_need=np.array([n for _, n in waiting], np.int64),
+        head=head,
+        counters=counters or Counters(running=len(ids), waiting=len(waiting)),
     )
     made.check()
     return made

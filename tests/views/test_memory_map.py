@@ -314,6 +314,7 @@ def test_of_a_large_pool_some_slots_are_drawn_and_the_key_says_so():
         ),
         **{f"seq_{n}": ids for n in ("id", "used", "life", "held", "prompt", "since")},
     )
+    assert shot.free == blocks * block // 16  # from now on the columns keep what was counted
     grid = Grid.of(shot.capacity)
     figure = memory_map(shot, LIGHT, {int(i): int(i) % 12 for i in ids}, name="paged")
     source = figure["layout"]["images"][0]["source"]

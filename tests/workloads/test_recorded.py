@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 
 import pytest
 
 from kvviz.config import Mix, RunConfig
 from kvviz.errors import ConfigError, TraceError
+from kvviz.workloads import recorded as recorded_module
 from kvviz.workloads.recorded import FILE, digest_of, keep, recorded, settings_for
-from kvviz.workloads.stream import RequestStream
+from kvviz.workloads.stream import RequestStream, source_of
 from kvviz.workloads.traces.read import read_trace
 
 ROWS = [(0, 100, 5), (1, 200, 6), (3, 300, 7), (7, 400, 8), (7, 4000, 9)]
@@ -89,6 +91,37 @@ def test_a_name_that_leads_nowhere():
         recorded(FILE + "beef")
     with pytest.raises(ConfigError, match="--trace FILE"):
         RequestStream(Mix(prompts="trace", trace=FILE + "beef"), 512, 1)
+
+
+def test_all_at_once_is_a_steady_stream():
+    """Gaps of a mean of 0 would be divided by it."""
+    data = b"arrival,prompt_tokens,output_tokens\n7,100,5\n7,200,6\n7,300,7\n"
+    assert [r.arrival for r in first(stream(data, rate=0.5), 4)] == [2, 4, 6, 8]
+
+
+def test_more_rows_than_are_served_live(monkeypatch):
+    """A file of millions of requests would fill the memory of a run."""
+    trace = read_trace(CSV)
+    monkeypatch.setattr(recorded_module, "_MOST_ROWS", 4)
+    with pytest.raises(TraceError, match="5 requests: up to 4 are served live"):
+        keep(trace, digest_of(CSV))
+
+
+def test_the_oldest_file_makes_room(monkeypatch):
+    """Every file that was ever given would stay in memory."""
+    monkeypatch.setattr(recorded_module, "_kept", OrderedDict())
+    monkeypatch.setattr(recorded_module, "_KEPT", 2)
+    trace = read_trace(CSV)
+    names = [keep(trace, digest).name for digest in ("a" * 64, "b" * 64, "c" * 64)]
+    with pytest.raises(ConfigError, match="is not here"):
+        recorded(names[0])
+    assert [recorded(name).name for name in names[1:]] == names[1:]
+
+
+def test_where_requests_come_from():
+    """A recording of a file's requests could not be opened without the file."""
+    assert source_of(FILE + "beef") == "requests of a file"
+    assert source_of("azure-chat-2023").endswith("CC-BY-4.0")
 
 
 def test_unreadable(tmp_path):

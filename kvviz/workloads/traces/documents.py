@@ -172,11 +172,10 @@ def _joined(results: list[Any]) -> dict[str, Any]:
     names = ("input_lens", "output_lens", "errors")
     joined: dict[str, Any] = {name: [] for name in names}
     for place, result in enumerate(results, 1):
-        inputs, outputs, errors = (
-            result.get(name) or [] if isinstance(result, dict) else None for name in names
-        )
-        if not all(isinstance(column, list) for column in (inputs, outputs, errors)):
+        columns = [result.get(name) or [] for name in names] if isinstance(result, dict) else []
+        if not columns or not all(isinstance(column, list) for column in columns):
             raise TraceError(f"result {place:,} of {len(results):,} is no result of a benchmark.")
+        inputs, outputs, errors = columns
         joined["input_lens"] += inputs
         joined["output_lens"] += outputs
         joined["errors"] += [*errors, *[""] * (len(inputs) - len(errors))]

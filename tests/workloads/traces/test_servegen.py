@@ -86,6 +86,23 @@ def test_images_are_part_of_the_prompt() -> None:
     assert set(trace.output) == {1, 12}
     assert any("raised to 1" in note for note in trace.notes)
     assert any("images" in note for note in trace.notes)
+    del window["image_count"]
+    alone = read_trace(RATES.encode(), companion=json.dumps({"0": window}).encode())
+    assert set(alone.prompt) == {50}
+
+
+def test_blank_lines_between_windows() -> None:
+    """An editor's last empty line passes for a damaged window."""
+    blank = read_trace((RATES.replace("\n", "\n\n")).encode(), companion=LENGTHS.encode())
+    plain = read_trace(RATES.encode(), companion=LENGTHS.encode())
+    assert np.array_equal(blank.arrival_s, plain.arrival_s)
+
+
+def test_a_second_file_that_is_no_half() -> None:
+    """Any file beside the lengths would be taken for their rates, and any for the lengths."""
+    assert read_trace(LENGTHS.encode(), companion=b"1,2\n").arrival_s is None
+    with pytest.raises(TraceError, match="the first file is no dataset.json"):
+        read_trace(b'{"prompt_len": [5], "output_len": [6]}', companion=RATES.encode())
 
 
 @pytest.mark.parametrize(
@@ -100,6 +117,7 @@ def test_images_are_part_of_the_prompt() -> None:
         (RATES, LENGTHS.replace("{7: 1.0}", "{7: 0.5}"), "sum to 1"),
         (RATES, LENGTHS.replace("{7: 1.0}", "__import__('os').abort()"), "probability"),
         (RATES, LENGTHS.replace("{7: 1.0}", "{7: nan}"), "sum to 1"),
+        (RATES, LENGTHS.replace("{7: 1.0}", "{-7: 1.0}"), "tokens from 0 to"),
         (RATES, json.dumps({"0": {"input_tokens": "{}", "output_tokens": "{}"}}), "idle"),
         (RATES, json.dumps({"a": {"input_tokens": "{}", "output_tokens": "{}"}}), "start"),
     ],

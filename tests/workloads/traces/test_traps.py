@@ -37,6 +37,8 @@ def test_rows_of_zero_tokens() -> None:
     }
     assert [row.line for row in trace.set_aside.listed] == [3, 4, 5]
     assert trace.span_s == 0
+    words = trace.set_aside.words
+    assert words.startswith("3 rows were set aside: 1 × failed request") and words.endswith(".")
 
 
 def test_a_line_that_is_no_json() -> None:
@@ -50,6 +52,56 @@ def test_a_line_that_is_no_json() -> None:
     assert trace.prompt.tolist() == [6758, 7322]
     column = rows[1].index("610") + 1
     assert asides(trace) == [(2, "", f"no JSON: expecting ',' delimiter, column {column}")]
+    late = read_trace("\n".join([rows[1], rows[0]]).encode())
+    assert late.prompt.tolist() == [6758]
+    assert asides(late) == [(1, "", f"no JSON: expecting ',' delimiter, column {column}")]
+
+
+def test_a_number_of_thousands_of_digits_costs_its_row_only() -> None:
+    """Python refuses to read it, and that ends the load."""
+    rows = ['{"prompt_len": 5, "output_len": 6}', '{"prompt_len": ' + "1" * 5000 + "}"]
+    trace = read_trace("\n".join(rows).encode())
+    assert trace.prompt.tolist() == [5]
+    assert asides(trace) == [(2, "", "JSON that can't be read")]
+
+
+def test_a_number_among_stamps() -> None:
+    """5 would pass for a time of day, or end the load."""
+    row = {"timestamp": "2023-11-16 18:17:03", "input_length": 5, "output_length": 6}
+    rows = [row, {**row, "timestamp": 5}, {**row, "timestamp": "2023-11-16 18:17:05"}]
+    trace = read_trace("\n".join(map(json.dumps, rows)).encode())
+    assert trace.arrival_s.tolist() == [0, 2]
+    assert [line for line, *_ in asides(trace)] == [2]
+
+
+def test_members_of_another_kind_are_set_aside() -> None:
+    """One odd member of a list ends the reading, or shifts the places of the others."""
+    objects = read_trace(b'[{"prompt_len": 5, "output_len": 6}, 7, {"prompt_len": 8}]')
+    assert objects.prompt.tolist() == [5]
+    assert [line for line, *_ in asides(objects)] == [2, 3]
+    pairs = read_trace(b"[[5, 6], [7], [8, 9]]")
+    assert pairs.output.tolist() == [6, 9]
+    assert [line for line, *_ in asides(pairs)] == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"model": "m", "prompt_len": [5, 7], "output_len": [6, 8]}',
+        '{"model": "m", "rows": [{"prompt_len": 5, "output_len": 6}, [], {"prompt_len": 7,'
+        ' "output_len": 8}]}',
+    ],
+)
+def test_columns_and_the_one_list_of_an_object(text: str) -> None:
+    """What stands beside the requests hides them."""
+    trace = read_trace(text.encode())
+    assert (trace.prompt.tolist(), trace.output.tolist()) == ([5, 7], [6, 8])
+
+
+def test_an_object_alone_is_one_request() -> None:
+    """A request printed over several lines is no request."""
+    trace = read_trace(b'{"prompt_len": 5,\n "output_len": 6}')
+    assert (trace.prompt.tolist(), trace.output.tolist()) == ([5], [6])
 
 
 def test_hash_ids_that_do_not_match_the_length() -> None:
@@ -210,6 +262,9 @@ def test_no_text_of_a_request_is_kept_or_shown() -> None:
         ("[1, 2, 3]", "members are no requests"),
         ("[[1, 2], [3, 4]", "no JSON"),
         ("[]", "no list of requests"),
+        ('[{"input_lens": [1], "output_lens": [2]}, 3]', "result 2 of 2 is no result"),
+        ('[{"input_lens": 5}]', "result 1 of 1 is no result"),
+        ("{oops}\n" * 1001 + '{"prompt_len": 5, "output_len": 6}', "without one readable object"),
         ('[{"conversations": []}]', "tokenizer"),
         ('{"input_lens": [1, 2], "output_lens": [1]}', r"different lengths \(1, 2\)"),
         ('{"request_throughput": 3.0, "total_input_tokens": 5}', "--save-detailed"),
