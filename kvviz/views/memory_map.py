@@ -185,7 +185,8 @@ def sampled(
     slots = np.minimum(slot, snapshot.capacity - 1).reshape(-1)
     c = snapshot.columns
     at = np.searchsorted(c.start, slots, side="right") - 1
-    rows = Columns(*(None if column is None else column[at] for column in vars(c).values()))
+    columns = (c.start, c.size, c.used, c.owner, c.refs, c.cached)
+    rows = Columns(*(None if column is None else column[at] for column in columns))
     written, rest = _codes(replace(snapshot, columns=rows), hues, colour_by, ghost)
     codes = np.where(slots - rows.start < rows.used, written, rest)
     return np.where(inside, codes.reshape(slot.shape), _REST).astype(np.uint8)
