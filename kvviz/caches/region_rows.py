@@ -1,0 +1,97 @@
+"""Whose region lies where, by the line of the address table: what a contiguous layout knows of
+those who run, in arrays, so that a step and a picture of the pool are a few calls however many run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvviz.records import HOLE, Columns, Region
+
+_NAMES = ("id", "start", "size", "written", "asked")
+
+
+class RegionRows:
+    """int64 [lines] each: `id`, `start`, `size`, `written` and `asked`, the slots that the request
+    asked for before rounding. A line whose size is 0 is nobody's.
+
+    The same as views ending in `_of`, for one line at a time: they give and take Python's integers.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self._wide = np.zeros((len(_NAMES), lines), np.int64)
+        self._look()
+
+    def __getstate__(self) -> np.ndarray:
+        return self._wide  # the rest is views of it: a copy has views of its own
+
+    def __setstate__(self, wide: np.ndarray) -> None:
+        self._wide = wide
+        self._look()
+
+    def lengthen(self, lines: int) -> None:
+        """Room for this many lines."""
+        more = np.zeros((len(_NAMES), lines - self._wide.shape[1]), np.int64)
+        self._wide = np.concatenate([self._wide, more], axis=1)
+        self._look()
+
+    def open(self, line: int, request_id: int, region: Region, asked: int) -> None:
+        self._wide[:, line] = request_id, region.start, region.size, 0, asked
+
+    def close(self, line: int) -> None:
+        self._wide[:, line] = 0
+
+    def region(self, line: int) -> Region:
+        return Region(self.start_of[line], self.size_of[line])
+
+    def move(self, line: int, region: Region) -> None:
+        """It lies here now."""
+        self.start_of[line], self.size_of[line] = region
+
+    def lines(self) -> list[int]:
+        """Lines that are somebody's, ascending."""
+        return self._held().tolist()
+
+    def regions(self) -> list[Region]:
+        """Of all who have one, by line."""
+        lines = self._held()
+        return [Region(*row) for row in self._wide[1:3, lines].T.tolist()]
+
+    def write(self, line: int, count: int) -> None:
+        """`count` more slots of the region hold a token."""
+        written = self.written_of[line] = self.written_of[line] + count
+        if written > self.asked_of[line]:
+            self.asked_of[line] = written
+
+    def write_each(self, lines: np.ndarray) -> bool:
+        """One more slot of each of these regions, or False and nothing is changed: one is full."""
+        written = self.written[lines]
+        if (written >= self.size[lines]).any():
+            return False
+        written += 1
+        self.written[lines] = written
+        self.asked[lines] = np.maximum(self.asked[lines], written)
+        return True
+
+    def columns(self, holes: np.ndarray) -> Columns:
+        """Rows that tile the pool, with these holes [2, n], (starts, sizes) in any order."""
+        lines = self._held()
+        live = len(lines)
+        rows = np.zeros((5, live + holes.shape[1]), np.int64)
+        rows[:4, :live] = self._wide[[1, 2, 3, 0]][:, lines]
+        rows[4, :live] = 1
+        rows[:2, live:] = holes
+        rows[3, live:] = HOLE
+        return Columns(*rows.take(rows[0].argsort(), axis=1))
+
+    def _held(self) -> np.ndarray:
+        return self.size.nonzero()[0]
+
+    def _look(self) -> None:
+        self.id, self.start, self.size, self.written, self.asked = self._wide
+        self.start_of, self.size_of = self.start.data, self.size.data
+        self.id_of, self.written_of, self.asked_of = (
+            self.id.data,
+            self.written.data,
+            self.asked.data,
+        )
