@@ -96,7 +96,7 @@ class ContiguousLayout:
 
     def append(self, request_id: int, count: int) -> Verdict:
         rows, line = self._rows, self.table.row(request_id)
-        short = rows.written_of[line] + count - rows.size_of[line]
+        short = count - rows.room_of[line]
         moved = 0
         if short > 0:
             verdict = self._grow(line, short)
@@ -114,14 +114,14 @@ class ContiguousLayout:
     def fork(self, parent_id: int, child: Request) -> Verdict:
         """A sample of the same prompt: a region of its own, and a copy of what is written."""
         parent = self.table.row(parent_id)
-        written = self._rows.written_of[parent]
+        written = self._rows.written(parent)
         need = self.need(child, written)
         verdict = self._classify(need)
         if not verdict.admitted:
             return verdict
         line = self._hold(child.id, self._reserve(child, written))
         start_of = self._rows.start_of
-        self._rows.written_of[line] = written
+        self._rows.write(line, written)
         self._journal.append(Move(start_of[parent], start_of[line], written, child.id))
         return verdict._replace(moved=written)
 
@@ -155,10 +155,10 @@ class ContiguousLayout:
     def slots(self, request_id: int) -> slice:
         line = self.table.row(request_id)
         start = self._rows.start_of[line]
-        return slice(start, start + self._rows.written_of[line])
+        return slice(start, start + self._rows.written(line))
 
     def written(self, request_id: int) -> int:
-        return self._rows.written_of[self.table.row(request_id)]
+        return self._rows.written(self.table.row(request_id))
 
     def holds(self, request_id: int) -> bool:
         return request_id in self.table
@@ -184,11 +184,15 @@ class ContiguousLayout:
             "allocations_with_remainder": self._allocator.remainders,
         }
         if self._settings.allocator == "buddy":
-            found["rounding_loss"] = int((self._rows.size - self._rows.asked).sum())
+            found["rounding_loss"] = self._rows.rounded()
         return found
 
     def columns(self) -> Columns:
         return self._rows.columns(self._allocator.hole_columns())
+
+    def owners(self) -> np.ndarray:
+        """Whose the regions are, by address, int64 [requests]."""
+        return self._rows.owners()
 
     def check(self) -> None:
         self._allocator.check()
@@ -198,7 +202,7 @@ class ContiguousLayout:
         )
         ids = {rows.id_of[line]: line for line in rows.lines()}
         for request_id, line in ids.items():
-            assert rows.written_of[line] <= rows.size_of[line], f"{request_id} outgrew its region"
+            assert rows.written(line) <= rows.size_of[line], f"{request_id} outgrew its region"
             assert self.table.row(request_id) == line, f"{request_id}: two regions"
             start = self.table.array[line, 0]
             assert start == rows.start_of[line], f"{request_id}: address table is stale"
@@ -249,7 +253,7 @@ class ContiguousLayout:
     def _relocate(self, line: int, size: int) -> int:
         target = self._allocator.allocate(size)
         assert target is not None, f"a hole of {size} was promised"
-        source, written = self._rows.region(line), self._rows.written_of[line]
+        source, written = self._rows.region(line), self._rows.written(line)
         request_id = self._rows.id_of[line]
         self._allocator.free(source)
         self._journal.append(Move(source.start, target.start, written, request_id))
@@ -295,7 +299,7 @@ class ContiguousLayout:
     def _written_at(self) -> dict[int, int]:
         """{start of a region: slots that a move copies}"""
         rows = self._rows
-        return {rows.start_of[line]: rows.written_of[line] for line in rows.lines()}
+        return {rows.start_of[line]: rows.written(line) for line in rows.lines()}
 
     def _carry_out(self, plan: Plan) -> int:
         """Do these moves; returns the slots copied (only written slots are copied)."""
@@ -307,7 +311,7 @@ class ContiguousLayout:
         for region, start in plan:
             line = lines[start] = lines.pop(region.start)
             rows.move(line, Region(start, region.size))
-            request_id, written = rows.id_of[line], rows.written_of[line]
+            request_id, written = rows.id_of[line], rows.written(line)
             self._journal_move(request_id, region.start, start, written)
             self.table.put(request_id, 0, start)
             moved += written

@@ -8,12 +8,12 @@ import numpy as np
 
 from kvviz.records import HOLE, Columns, Region
 
-_NAMES = ("id", "start", "size", "written", "asked")
+_NAMES = ("id", "start", "size", "room", "asked")
 
 
 class RegionRows:
-    """int64 [lines] each: `id`, `start`, `size`, `written` and `asked`, the slots that the request
-    asked for before rounding. A line whose size is 0 is nobody's.
+    """int64 [lines] each: `id`, `start`, `size`, `room`, the slots not written yet, and `asked`,
+    what the request asked for before rounding. A line whose size is 0 is nobody's.
 
     The same as views ending in `_of`, for one line at a time: they give and take Python's integers.
     """
@@ -36,7 +36,7 @@ class RegionRows:
         self._look()
 
     def open(self, line: int, request_id: int, region: Region, asked: int) -> None:
-        self._wide[:, line] = request_id, region.start, region.size, 0, asked
+        self._wide[:, line] = request_id, region.start, region.size, region.size, asked
 
     def close(self, line: int) -> None:
         self._wide[:, line] = 0
@@ -44,8 +44,12 @@ class RegionRows:
     def region(self, line: int) -> Region:
         return Region(self.start_of[line], self.size_of[line])
 
+    def written(self, line: int) -> int:
+        return self.size_of[line] - self.room_of[line]
+
     def move(self, line: int, region: Region) -> None:
-        """It lies here now."""
+        """It lies here now, with what is written."""
+        self.room_of[line] += region.size - self.size_of[line]
         self.start_of[line], self.size_of[line] = region
 
     def lines(self) -> list[int]:
@@ -54,24 +58,28 @@ class RegionRows:
 
     def regions(self) -> list[Region]:
         """Of all who have one, by line."""
+        return [Region(*row) for row in self._wide[1:3, self._held()].T.tolist()]
+
+    def owners(self) -> np.ndarray:
+        """Whose the regions are, by address, int64 [requests]."""
         lines = self._held()
-        return [Region(*row) for row in self._wide[1:3, lines].T.tolist()]
+        return self.id[lines[self.start[lines].argsort()]]
 
     def write(self, line: int, count: int) -> None:
         """`count` more slots of the region hold a token."""
-        written = self.written_of[line] = self.written_of[line] + count
-        if written > self.asked_of[line]:
-            self.asked_of[line] = written
+        self.room_of[line] -= count
 
     def write_each(self, lines: np.ndarray) -> bool:
         """One more slot of each of these regions, or False and nothing is changed: one is full."""
-        written = self.written[lines]
-        if (written >= self.size[lines]).any():
+        room = self.room[lines]
+        if np.count_nonzero(room) < len(room):  # a third of what `all` costs
             return False
-        written += 1
-        self.written[lines] = written
-        self.asked[lines] = np.maximum(self.asked[lines], written)
+        self.room[lines] = room - 1
         return True
+
+    def rounded(self) -> int:
+        """Slots held beyond what was asked for, and beyond what has been written since."""
+        return int(np.minimum(self.size - self.asked, self.room).sum())
 
     def columns(self, holes: np.ndarray) -> Columns:
         """Rows that tile the pool, with these holes [2, n], (starts, sizes) in any order."""
@@ -79,6 +87,7 @@ class RegionRows:
         live = len(lines)
         rows = np.zeros((5, live + holes.shape[1]), np.int64)
         rows[:4, :live] = self._wide[[1, 2, 3, 0]][:, lines]
+        rows[2, :live] = rows[1, :live] - rows[2, :live]
         rows[4, :live] = 1
         rows[:2, live:] = holes
         rows[3, live:] = HOLE
@@ -88,10 +97,6 @@ class RegionRows:
         return self.size.nonzero()[0]
 
     def _look(self) -> None:
-        self.id, self.start, self.size, self.written, self.asked = self._wide
-        self.start_of, self.size_of = self.start.data, self.size.data
-        self.id_of, self.written_of, self.asked_of = (
-            self.id.data,
-            self.written.data,
-            self.asked.data,
-        )
+        self.id, self.start, self.size, self.room, self.asked = self._wide
+        self.id_of, self.start_of = self.id.data, self.start.data
+        self.size_of, self.room_of = self.size.data, self.room.data
