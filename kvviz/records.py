@@ -198,7 +198,8 @@ class Counters:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows that tile the pool in address order, integers [rows] each; owner -1 is a hole.
+    """Rows that tile the pool in address order, integers [rows] each; owner -1 is a hole. (Ids of
+    requests fit into int32.)
 
     refs: sequences that hold the row; a shared row names the oldest of them as its owner.
     cached: slots in a hole that still hold a prefix which a request may use again.
@@ -230,7 +231,7 @@ class Columns:
     @cached_property
     def reserved(self) -> int:
         """Slots that no request can get."""
-        return int(self.size[self.owner == RESERVED].sum())
+        return int(self.size[(self.owner == RESERVED).nonzero()[0]].sum())
 
     @cached_property
     def taken(self) -> int:
@@ -241,7 +242,10 @@ class Columns:
     @cached_property
     def written(self) -> int:
         """Slots that hold a token, each once."""
-        return int(self.used.sum())
+        # A sum of int32 in int64 is converted number by number, at several times the cost
+        whole = int(self.start[-1] + self.size[-1]) if len(self.start) else 0
+        narrow = self.used.dtype == np.int32 and whole < 1 << 31
+        return int(self.used.sum(dtype=np.int32 if narrow else np.int64))
 
     @cached_property
     def again(self) -> int:

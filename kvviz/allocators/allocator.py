@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+
 from kvviz.errors import ConfigError
 from kvviz.records import Region
 
@@ -65,6 +67,9 @@ class Allocator(Protocol):
 
     def holes(self) -> list[Region]:
         """Free rows in address order; with deferred merging two of them may touch."""
+
+    def hole_columns(self) -> np.ndarray:
+        """The same rows as int64 [2, holes], (starts, sizes), in any order."""
 
     def live(self) -> list[Region]:
         """Live regions in address order."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from kvviz.allocators.allocator import Plan, check_policy, check_tiles
 from kvviz.allocators.buddies import Block, FreeBlocks, cheapest_window, free_around, pair_up, trees
 from kvviz.allocators.compact import plan_price
@@ -68,6 +70,9 @@ class BuddyAllocator:
         found = [self._region(*block) for block in sorted(self._rows.blocks())]
         rest = self._units * self.unit
         return found + [Region(rest, self.capacity - rest)] * (rest < self.capacity)
+
+    def hole_columns(self) -> np.ndarray:
+        return np.array(self.holes(), np.int64).reshape(-1, 2).T
 
     def live(self) -> list[Region]:
         return [self._region(*block) for block in sorted(self._live.items())]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from kvviz.allocators.allocator import Plan, check_policy, check_tiles
 from kvviz.allocators.boundaries import Boundaries, Runs
 from kvviz.allocators.compact import fewest_moved, full_slide
@@ -70,6 +72,12 @@ class HoleAllocator:
 
     def holes(self) -> list[Region]:
         return [Region(*row) for row in sorted(self._rows.sizes.items())]
+
+    def hole_columns(self) -> np.ndarray:
+        sizes = self._rows.sizes
+        found = np.empty((2, len(sizes)), np.int64)
+        found[:] = list(sizes), list(sizes.values())
+        return found
 
     def live(self) -> list[Region]:
         return [Region(*row) for row in sorted(self._live.items())]

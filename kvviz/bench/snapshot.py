@@ -24,8 +24,8 @@ ROUNDS = 15
 SIZES = np.unique(np.geomspace(16, 4096, 64).astype(np.int64))
 TARGETS = {65_536: 1.0, 1_048_576: 10.0}  # blocks -> ms
 _SLOT_BYTES = 2048
-# owner: int64; used, refs: int32. Read where they are kept, written to the copy.
-_ROW_BYTES = 16
+# owner, used, refs: int32. Read where they are kept, written to the copy.
+_ROW_BYTES = 12
 
 
 def bench_snapshot() -> list[Measured]:

@@ -26,7 +26,7 @@ class BlockRows:
         size[count:] = rest  # no block covers these slots, and nobody gets them
         self._size = _fixed(size)
         self._none = _fixed(np.zeros(rows, np.int64))
-        self._nobody = np.full(rows, HOLE, np.int64)
+        self._nobody = np.full(rows, HOLE, np.int32)
         self._nobody[: pool.null] = self._nobody[count:] = RESERVED
         self._owner = self._nobody.copy()
         self._used = np.zeros(rows, np.int32)  # as if what is held were full
@@ -71,11 +71,11 @@ class BlockRows:
 
 
 def _columns(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """int64, int32 and int32 [rows] in one piece of memory. The C library gives large pieces back
+    """Three of int32 [rows] in one piece of memory. The C library gives large pieces back
     when more than twice the largest is free, and new ones cost a page fault for every 4 KiB:
     several times what is written to them. One piece that is as large each time stays."""
-    memory = np.empty(4 * rows, np.int32)
-    return memory[: 2 * rows].view(np.int64), memory[2 * rows : 3 * rows], memory[3 * rows :]
+    memory = np.empty(3 * rows, np.int32)
+    return memory[:rows], memory[rows : 2 * rows], memory[2 * rows :]
 
 
 def _fixed(column: np.ndarray) -> np.ndarray:

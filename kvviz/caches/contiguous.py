@@ -8,10 +8,6 @@ refusal, when too much is wasted, or a few slots each step. Every move is a copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import chain
-
 import numpy as np
 
 from kvviz.allocators.allocator import Allocator, Plan
@@ -20,12 +16,12 @@ from kvviz.allocators.fits import CHOICES, FitAllocator
 from kvviz.allocators.kinds import ALLOCATORS
 from kvviz.allocators.reserve import RESERVATIONS
 from kvviz.caches.layout import AddressTable, Entry, Journal, classify
+from kvviz.caches.region_rows import RegionRows
 from kvviz.config import RunConfig
 from kvviz.records import (
     ADMITTED,
     CAPACITY,
     FRAGMENTED,
-    HOLE,
     Columns,
     Freed,
     Move,
@@ -33,13 +29,6 @@ from kvviz.records import (
     Request,
     Verdict,
 )
-
-
-@dataclass(slots=True)
-class _Holding:
-    region: Region
-    written: int
-    asked: int
 
 
 class ContiguousLayout:
@@ -57,8 +46,7 @@ class ContiguousLayout:
         self._allocator: Allocator = ALLOCATORS[name](
             self.capacity, coalesce=c.coalesce, order=c.order
         )
-        self._held: dict[int, _Holding] = {}
-        self._lines: dict[int, _Holding] = {}  # the same by line of the table
+        self._rows = RegionRows(len(self.table.array))
         self._journal: Journal = []
         self._credit = 0
         self.reconfigure(config)
@@ -107,50 +95,42 @@ class ContiguousLayout:
         return verdict._replace(moved=moved)
 
     def append(self, request_id: int, count: int) -> Verdict:
-        holding = self._held[request_id]
-        short = holding.written + count - holding.region.size
+        rows, line = self._rows, self.table.row(request_id)
+        short = count - rows.room_of[line]
         moved = 0
         if short > 0:
-            verdict = self._grow(request_id, holding, short)
+            verdict = self._grow(line, short)
             if not verdict.admitted:
                 return verdict
             moved = verdict.moved
-        holding.written += count
-        holding.asked = max(holding.asked, holding.written)
+        rows.write(line, count)
         return Verdict(ADMITTED, count, self.free, self.admissible, moved)
 
     def append_each(self, lines: np.ndarray) -> bool:
         """One more token for each of these lines of the table, or False and nothing is changed:
         some region is full."""
-        holdings = [self._lines[line] for line in lines.tolist()]
-        for holding in holdings:
-            if holding.written >= holding.region.size:
-                return False
-        for holding in holdings:
-            written = holding.written = holding.written + 1
-            if holding.asked < written:
-                holding.asked = written
-        return True
+        return self._rows.write_each(lines)
 
     def fork(self, parent_id: int, child: Request) -> Verdict:
         """A sample of the same prompt: a region of its own, and a copy of what is written."""
-        parent = self._held[parent_id]
-        need = self.need(child, parent.written)
+        parent = self.table.row(parent_id)
+        written = self._rows.written(parent)
+        need = self.need(child, written)
         verdict = self._classify(need)
         if not verdict.admitted:
             return verdict
-        holding = self._hold(child.id, self._reserve(child, parent.written))
-        holding.written = parent.written
-        self._journal.append(
-            Move(parent.region.start, holding.region.start, parent.written, child.id)
-        )
-        return verdict._replace(moved=parent.written)
+        line = self._hold(child.id, self._reserve(child, written))
+        start_of = self._rows.start_of
+        self._rows.write(line, written)
+        self._journal.append(Move(start_of[parent], start_of[line], written, child.id))
+        return verdict._replace(moved=written)
 
     def release(self, request_id: int) -> None:
-        holding = self._held.pop(request_id)
-        self._allocator.free(holding.region)
-        self._journal.append(Freed(*holding.region))
-        del self._lines[self.table.row(request_id)]
+        line = self.table.row(request_id)
+        region = self._rows.region(line)
+        self._allocator.free(region)
+        self._journal.append(Freed(*region))
+        self._rows.close(line)
         self.table.close(request_id)
 
     def maintain(self) -> int:
@@ -162,7 +142,7 @@ class ContiguousLayout:
         if c.compaction == "steady" and self._allocator.can_slide:
             # What a step does not spend is saved, or a large region would never move
             self._credit = min(self._credit + c.compact_slots, self.capacity)
-            live = (h.region for h in self._held.values())
+            live = self._rows.regions()
             moved = self._carry_out(bounded_slide(live, self._credit, self._written_at()))
             self._credit -= moved
             return moved
@@ -173,22 +153,22 @@ class ContiguousLayout:
         return self._carry_out(self._allocator.repack())
 
     def slots(self, request_id: int) -> slice:
-        holding = self._held[request_id]
-        return slice(holding.region.start, holding.region.start + holding.written)
+        line = self.table.row(request_id)
+        start = self._rows.start_of[line]
+        return slice(start, start + self._rows.written(line))
 
     def written(self, request_id: int) -> int:
-        return self._held[request_id].written
+        return self._rows.written(self.table.row(request_id))
 
     def holds(self, request_id: int) -> bool:
-        return request_id in self._held
+        return request_id in self.table
 
     def held(self, request_id: int) -> int:
-        return self._held[request_id].region.size
+        return self._rows.size_of[self.table.row(request_id)]
 
     def held_each(self, request_ids: list[int]) -> np.ndarray:
         """Slots held by each of these requests, int64 [n]."""
-        held = self._held
-        return np.array([held[request_id].region.size for request_id in request_ids], np.int64)
+        return self._rows.size[self.table.rows(request_ids)]
 
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)
@@ -204,35 +184,28 @@ class ContiguousLayout:
             "allocations_with_remainder": self._allocator.remainders,
         }
         if self._settings.allocator == "buddy":
-            found["rounding_loss"] = sum(h.region.size - h.asked for h in self._held.values())
+            found["rounding_loss"] = self._rows.rounded()
         return found
 
     def columns(self) -> Columns:
-        holdings, holes = self._held.values(), self._allocator.holes()
-        places = _pairs(h.region for h in holdings), _pairs(holes)
-        start, size = np.concatenate(places).T
-        used, owner, refs = np.zeros_like(start), np.full_like(start, HOLE), np.zeros_like(start)
-        live = len(holdings)
-        used[:live] = [h.written for h in holdings]
-        owner[:live] = list(self._held)
-        refs[:live] = 1
-        order = start.argsort(kind="stable")
-        return Columns(*(column[order] for column in (start, size, used, owner, refs)))
+        return self._rows.columns(self._allocator.hole_columns())
 
     def owners(self) -> np.ndarray:
         """Whose the regions are, by address, int64 [requests]."""
-        starts = sorted((h.region.start, request_id) for request_id, h in self._held.items())
-        return np.array([request_id for _, request_id in starts], np.int64)
+        return self._rows.owners()
 
     def check(self) -> None:
         self._allocator.check()
-        live = sorted(h.region for h in self._held.values())
-        assert live == self._allocator.live(), "the layout and its allocator disagree"
-        for request_id, holding in self._held.items():
-            assert holding.written <= holding.region.size, f"{request_id} outgrew its region"
-            start = self.table.array[self.table.row(request_id), 0]
-            assert start == holding.region.start, f"{request_id}: address table is stale"
-            assert self._lines[self.table.row(request_id)] is holding, f"{request_id}: two holdings"
+        rows = self._rows
+        assert sorted(rows.regions()) == self._allocator.live(), (
+            "the layout and its allocator disagree"
+        )
+        ids = {rows.id_of[line]: line for line in rows.lines()}
+        for request_id, line in ids.items():
+            assert rows.written(line) <= rows.size_of[line], f"{request_id} outgrew its region"
+            assert self.table.row(request_id) == line, f"{request_id}: two regions"
+            start = self.table.array[line, 0]
+            assert start == rows.start_of[line], f"{request_id}: address table is stale"
 
     def _granted(self, size: int) -> int:
         """With the allocator's rounding; a size that no pool of this kind grants stays as it is,
@@ -244,72 +217,74 @@ class ContiguousLayout:
     def _classify(self, need: int) -> Verdict:
         return classify(need, self.free, self.admissible, self._allocator.largest_possible)
 
-    def _hold(self, request_id: int, size: int) -> _Holding:
+    def _hold(self, request_id: int, size: int) -> int:
+        """Allocate for this request; its line of the table."""
         region = self._allocator.allocate(size)
         assert region is not None, f"{size} slots were promised, but no region was found"
-        holding = self._held[request_id] = _Holding(region, 0, size)
-        self.table.open(request_id)
+        line = self.table.open(request_id)
+        if line >= len(self._rows.id):
+            self._rows.lengthen(len(self.table.array))
+        self._rows.open(line, request_id, region, size)
         self.table.put(request_id, 0, region.start)
-        self._lines[self.table.row(request_id)] = holding
-        return holding
+        return line
 
-    def _grow(self, request_id: int, holding: _Holding, short: int) -> Verdict:
+    def _grow(self, line: int, short: int) -> Verdict:
         """In place, else into a hole that holds it all, else compaction, else refused."""
-        grown = self._allocator.extend(holding.region, short)
+        region = self._rows.region(line)
+        grown = self._allocator.extend(region, short)
         if grown is not None:
-            holding.region = grown
+            self._rows.move(line, grown)
             return Verdict(ADMITTED, short, self.free, self.admissible)
-        size = self._granted(holding.region.size + short)
+        size = self._granted(region.size + short)
         verdict = self._classify(size)
         if verdict.admitted:
-            return verdict._replace(moved=self._relocate(request_id, holding, size))
+            return verdict._replace(moved=self._relocate(line, size))
         if self._settings.compaction == "on_refusal":
-            moved = self._grow_by_compaction(request_id, holding, short, size)
+            moved = self._grow_by_compaction(line, short, size)
             if moved is not None:
                 return Verdict(ADMITTED, short, self.free, self.admissible, moved)
             return verdict._replace(kind=CAPACITY)
         # In place it needs only the extra slots: with that many free this is fragmentation.
-        extra = size - holding.region.size
+        extra = size - region.size
         if extra > self.free:
             return verdict._replace(kind=CAPACITY)
         return verdict._replace(kind=FRAGMENTED, need=extra)
 
-    def _relocate(self, request_id: int, holding: _Holding, size: int) -> int:
+    def _relocate(self, line: int, size: int) -> int:
         target = self._allocator.allocate(size)
         assert target is not None, f"a hole of {size} was promised"
-        source = holding.region
+        source, written = self._rows.region(line), self._rows.written(line)
+        request_id = self._rows.id_of[line]
         self._allocator.free(source)
-        self._journal.append(Move(source.start, target.start, holding.written, request_id))
+        self._journal.append(Move(source.start, target.start, written, request_id))
         self._journal.append(Freed(*source))
-        holding.region = target
+        self._rows.move(line, target)
         self.table.put(request_id, 0, target.start)
-        return holding.written
+        return written
 
-    def _grow_by_compaction(
-        self, request_id: int, holding: _Holding, short: int, size: int
-    ) -> int | None:
+    def _grow_by_compaction(self, line: int, short: int, size: int) -> int | None:
         """Slots copied, or None when even that makes no room."""
         if self._allocator.can_slide and self._settings.compact_by == "slide":
-            if not self._fits_after_slide(holding, short):
+            if not self._fits_after_slide(line, short):
                 return None
-            moved = self._carry_out(full_slide(h.region for h in self._held.values()))
-            grown = self._allocator.extend(holding.region, short)
+            moved = self._carry_out(full_slide(self._rows.regions()))
+            grown = self._allocator.extend(self._rows.region(line), short)
             if grown is None:
-                return moved + self._relocate(request_id, holding, size)
-            holding.region = grown
+                return moved + self._relocate(line, size)
+            self._rows.move(line, grown)
             return moved
         plan = self._opening(size)
         if plan is None:
             return None
-        return self._carry_out(plan) + self._relocate(request_id, holding, size)
+        return self._carry_out(plan) + self._relocate(line, size)
 
-    def _fits_after_slide(self, holding: _Holding, short: int) -> bool:
+    def _fits_after_slide(self, line: int, short: int) -> bool:
         """After a slide one hole lies behind the last region: that one grows into it, any other
         must move there whole."""
-        last = max(h.region.start for h in self._held.values())
-        if holding.region.start == last:
+        rows = self._rows
+        if rows.start_of[line] == rows.start.max():
             return short <= self.free
-        return self._allocator.hole_for(holding.region.size + short) <= self.free
+        return self._allocator.hole_for(rows.size_of[line] + short) <= self.free
 
     def _opening(self, need: int) -> Plan | None:
         """Moves after which a request of `need` is granted; None when compaction on refusal is
@@ -323,21 +298,24 @@ class ContiguousLayout:
 
     def _written_at(self) -> dict[int, int]:
         """{start of a region: slots that a move copies}"""
-        return {h.region.start: h.written for h in self._held.values()}
+        rows = self._rows
+        return {rows.start_of[line]: rows.written(line) for line in rows.lines()}
 
     def _carry_out(self, plan: Plan) -> int:
         """Do these moves; returns the slots copied (only written slots are copied)."""
-        owner = {h.region.start: (i, h) for i, h in self._held.items()}
+        if not plan:
+            return 0
+        rows = self._rows
+        lines = {rows.start_of[line]: line for line in rows.lines()}
         moved = 0
         for region, start in plan:
-            request_id, holding = owner.pop(region.start)
-            owner[start] = request_id, holding
-            holding.region = Region(start, region.size)
-            self._journal_move(request_id, region.start, start, holding.written)
+            line = lines[start] = lines.pop(region.start)
+            rows.move(line, Region(start, region.size))
+            request_id, written = rows.id_of[line], rows.written(line)
+            self._journal_move(request_id, region.start, start, written)
             self.table.put(request_id, 0, start)
-            moved += holding.written
-        if plan:
-            self._allocator.relocate(final_places(plan))
+            moved += written
+        self._allocator.relocate(final_places(plan))
         return moved
 
     def _journal_move(self, request_id: int, source: int, target: int, size: int) -> None:
@@ -351,8 +329,3 @@ class ContiguousLayout:
             first, last = source, min(source + size, target)
         if first < last:
             self._journal.append(Freed(first, last - first))
-
-
-def _pairs(regions: Iterable[Region]) -> np.ndarray:
-    """(start, size) of each, int64 [n, 2]."""
-    return np.fromiter(chain.from_iterable(regions), np.int64).reshape(-1, 2)

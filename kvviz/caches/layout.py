@@ -176,8 +176,13 @@ class AddressTable:
     def row(self, request_id: int) -> int:
         return self._row[request_id]
 
+    def __contains__(self, request_id: int) -> bool:
+        return request_id in self._row
+
     def rows(self, request_ids: Iterable[int]) -> np.ndarray:
         """The rows of these requests, int64 [n]."""
+        if request_ids == [*self._row]:  # all, as they came: what a snapshot asks for
+            return np.fromiter(self._row.values(), np.int64, len(self._row))
         return np.fromiter(map(self._row.__getitem__, request_ids), np.int64)
 
     def put(self, request_id: int, at: int, starts: np.ndarray | int, count: int = 1) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 
 from kvviz.records import HOLE, Snapshot
 
+_AT_ONCE = 4096  # distances of which all bits are looked at together
+
 
 def hole_runs(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     """(starts, sizes) of the holes in address order, in slots.
@@ -47,7 +49,9 @@ def how_many_fit(
         return (free // block) // -(-sizes // block)
     if not len(hole_sizes):
         return np.zeros(len(sizes), np.int64)
-    return (hole_sizes[None, :] // sizes[:, None]).sum(axis=1)
+    # In floats, several times as fast: below 2^53 the floor of the rounded quotient is exact
+    each = hole_sizes.astype(float) / sizes[:, None].astype(float)
+    return np.floor(each, out=each).sum(axis=1).astype(np.int64)
 
 
 def bound_fit(free: int, sizes: np.ndarray) -> np.ndarray:
@@ -81,6 +85,8 @@ def buddyinfo(snapshot: Snapshot) -> np.ndarray:
     middle = np.where(at > 0, end >> order << order, 0)
     distances = np.concatenate([middle - at, end - middle])
     counts = np.zeros(orders, np.int64)
-    for each in range(int(distances.max(initial=0)).bit_length()):
-        counts[each] = np.count_nonzero(distances & (1 << each))
+    top = int(distances.max(initial=0)).bit_length()
+    bits = (1 << np.arange(top))[:, None]
+    for first in range(0, len(distances), _AT_ONCE):
+        counts[:top] += (distances[first : first + _AT_ONCE] & bits > 0).sum(axis=1)
     return counts

@@ -6,10 +6,8 @@ frame, the small charts at most once in `CHART_SECONDS` while the engine runs.
 
 from __future__ import annotations
 
-import base64
 import json
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
@@ -26,6 +24,7 @@ from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns, Event, Snapshot
 from kvviz.ui.chips import chips
+from kvviz.ui.packed import column, deflated
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.findings import charts_said, map_said
 from kvviz.views.number import Number
@@ -35,7 +34,7 @@ from kvviz.views.unusable import unusable
 
 CHART_SECONDS = 0.5
 _HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
-_MERGED_ABOVE = 4096  # rows
+_MERGED_ABOVE = 1024  # rows
 _HOVER_MOST = 1 << 16  # rows
 _WAITING = 12  # of the queue, named on the page
 
@@ -89,7 +88,7 @@ class FrameBuilder:
             if (with_charts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
         }
         text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
-        return zlib.compress(text.encode(), 1)
+        return deflated(text)
 
     def _changed(self, figures: dict[str, Figure]) -> str:
         """The figures that this viewer does not have yet, as the inside of a JSON object: each
@@ -248,9 +247,12 @@ def hover(lane: LaneView) -> dict[str, Any] | None:
     """Columns for the pointer: which row lies under a cell, and what its request is. None where
     they would be megabytes."""
     s = lane.snapshot
-    c = s.columns if _rows(lane) <= _MERGED_ABOVE else merged(s.columns)
-    if len(c.start) > _HOVER_MOST:
-        return None
+    c = s.columns
+    if _rows(lane) > _MERGED_ABOVE:
+        first = _runs(c)
+        if len(first) > _HOVER_MOST:
+            return None
+        c = _merged(c, first)
     place = memory_map.ghost_place(s, s.head)
     return {
         "ghost": [int(s.waiting_id[0]), *place] if place else None,
@@ -258,10 +260,10 @@ def hover(lane: LaneView) -> dict[str, Any] | None:
         "columns": memory_map.Grid.of(s.capacity).columns,
         "grain": s.grain,
         "paged": s.paged,
-        "start": _int32(c.start),
-        "size": _int32(c.size),
-        "used": _int32(c.used),
-        "owner": _int32(c.owner),
+        # They tile the pool, so where each starts is the sum of those before
+        "size": column(c.size),
+        "used": column(c.used),
+        "owner": column(c.owner),
         "requests": {
             int(i): row
             for i, *row in zip(
@@ -277,20 +279,22 @@ def hover(lane: LaneView) -> dict[str, Any] | None:
     }
 
 
-def merged(c: Columns) -> Columns:
-    """Neighbours of one owner that are all full, or all free, as one row: many small blocks would
-    fill the frame."""
+def _merged(c: Columns, first: np.ndarray) -> Columns:
+    """Each of these runs as one row, without what is cached: many small blocks would fill the
+    frame."""
+    start = c.start[first]
+    size = np.diff(start, append=c.start[-1] + c.size[-1])
+    used = np.where(c.used[first] == c.size[first], size, c.used[first])
+    return Columns(start, size, used, c.owner[first], c.refs[first])
+
+
+def _runs(c: Columns) -> np.ndarray:
+    """The first row of each run: neighbours of one owner that are all full, or all free."""
     plain = (c.used == c.size) | (c.owner == HOLE)
-    same = (c.owner[1:] == c.owner[:-1]) & plain[1:] & plain[:-1] & (c.refs[1:] == c.refs[:-1])
-    first = np.flatnonzero(np.concatenate([[True], ~same]))
-    return Columns(
-        c.start[first],
-        np.add.reduceat(c.size, first),
-        np.add.reduceat(c.used, first),
-        c.owner[first],
-        c.refs[first],
-        None if c.cached is None else np.add.reduceat(c.cached, first),
-    )
+    new = ~(plain[1:] & plain[:-1])
+    new |= c.owner[1:] != c.owner[:-1]
+    new |= c.refs[1:] != c.refs[:-1]
+    return np.concatenate([[0], new.nonzero()[0] + 1])
 
 
 def stamp(published: Published) -> str:
@@ -381,7 +385,3 @@ def asked(snapshots: dict[str, Any]) -> int | None:
 
 def _rows(lane: LaneView) -> int:
     return len(lane.snapshot.columns.start)
-
-
-def _int32(column: np.ndarray) -> str:
-    return base64.b64encode(column.astype("<i4").tobytes()).decode()

@@ -15,12 +15,19 @@ export function slotUnder(node, event, hover) {
 
 export function columnsOf(hover) {
   if (hover.rows) return hover.rows;
-  hover.rows = {};
-  for (const name of ["start", "size", "used", "owner"]) {
-    const bytes = Uint8Array.from(atob(hover[name]), (c) => c.charCodeAt(0));
-    hover.rows[name] = new Int32Array(bytes.buffer);
+  const [size, used, owner] = ["size", "used", "owner"].map((name) => numbers(hover[name]));
+  const start = new Int32Array(size.length);
+  for (let i = 1; i < start.length; i++) start[i] = start[i - 1] + size[i - 1];
+  return (hover.rows = { start, size, used, owner });
+}
+
+/* A column comes as four planes of bytes, the lowest first (see packed.py). */
+function numbers(text) {
+  const bytes = atob(text), n = bytes.length / 4, found = new Int32Array(n);
+  for (let i = 0; i < n; i++) {
+    for (let plane = 0; plane < 4; plane++) found[i] |= bytes.charCodeAt(plane * n + i) << (8 * plane);
   }
-  return hover.rows;
+  return found;
 }
 
 function rowOf(start, slot) {

@@ -10,17 +10,16 @@ a dashed ghost over the largest hole.
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from kvviz.metrics import holes
 from kvviz.records import ADMITTED, HOLE, RESERVED, Columns, Snapshot, Verdict
+from kvviz.views import pixels
+from kvviz.views.pixels import FIRST, HUES, REST, SHARED, paint, png
 from kvviz.views.theme import (
     PATTERNS,
     Figure,
@@ -38,11 +37,6 @@ COLOUR_BY = ("request", "state", "age")
 HEIGHT = 320
 _MOST = 1 << 17  # slots drawn one by one
 _PIXELS = 1024  # about twice the width on the page, so that lines stay whole
-_HUES = 12
-_LINE, _HOLE, _STUCK, _REST, _CACHED = range(5)
-_FIRST = 6  # palette: _FIRST + 2 * look written, + 1 reserved; a look is hue + 12 * pattern
-_INK = _FIRST + 2 * _HUES * len(PATTERNS)  # then what the patterns are drawn with
-SHARED = 128  # added to what several sequences hold
 
 
 @dataclass(frozen=True)
@@ -130,34 +124,20 @@ def picture(
     ghost: Verdict | None,
 ) -> str:
     """The cells as an indexed PNG, as a data URL."""
-    s, every = grid.scale, grid.every
-    if every > 1:
+    if grid.every > 1:
         drawn = sampled(snapshot, hues, grid, colour_by, ghost)
-        s = max(1, _PIXELS // drawn.shape[1])
-    else:
-        codes, starts = cells(snapshot, hues, colour_by, ghost)
-        total = grid.columns * grid.rows
-        drawn = np.full(total, _REST, np.uint8)
-        drawn[: len(codes)] = codes
-        drawn = drawn.reshape(grid.rows, grid.columns)
-    rows, columns = drawn.shape
-    patterned = (drawn & (SHARED - 1)).max(initial=0) >= _FIRST + 2 * _HUES
-    pixels = drawn.repeat(s, 1).repeat(s, 0)
-    shared = pixels >= SHARED
-    if shared.any():
-        np.subtract(pixels, SHARED, out=pixels, where=shared)
-    reserved = (pixels >= _FIRST) & (pixels & 1).view(bool)
-    if patterned:
-        pixels = _inked()[_patterns(rows * s, columns * s) | pixels]
-    if shared.any():
-        np.copyto(pixels, _LINE, where=shared & _dots(rows * s, columns * s))
-    np.copyto(pixels, _HOLE, where=reserved & _hatch(rows * s, columns * s))
-    if every == 1 and s > 1 and _lines_are_clear(snapshot, grid):
-        marks = np.zeros(total, bool)
+        painted = paint(drawn, max(1, _PIXELS // drawn.shape[1]))
+        return png(painted, palette(theme, colour_by))
+    codes, starts = cells(snapshot, hues, colour_by, ghost)
+    drawn = np.full(grid.columns * grid.rows, REST, np.uint8)
+    drawn[: len(codes)] = codes
+    marks = None
+    if grid.scale > 1 and _lines_are_clear(snapshot, grid):
+        marks = np.zeros(len(drawn), bool)
         marks[starts] = True
-        line = pixels.reshape(grid.rows, s, grid.columns, s)[..., : -(-s // 4)]
-        np.copyto(line, _LINE, where=marks.reshape(grid.rows, 1, grid.columns, 1))
-    return png(pixels, palette(theme, colour_by))
+        marks = marks.reshape(grid.rows, grid.columns)
+    painted = paint(drawn.reshape(grid.rows, grid.columns), grid.scale, marks)
+    return png(painted, palette(theme, colour_by))
 
 
 def cells(
@@ -185,12 +165,22 @@ def sampled(
     inside = slot < snapshot.capacity
     slots = np.minimum(slot, snapshot.capacity - 1).reshape(-1)
     c = snapshot.columns
-    at = np.searchsorted(c.start, slots, side="right") - 1
+    at = _row_at(c, slots, snapshot.grain)
     cached = None if c.cached is None else c.cached[at]
     rows = Columns(c.start[at], c.size[at], c.used[at], c.owner[at], c.refs[at], cached)
     written, rest = _codes(replace(snapshot, columns=rows), hues, colour_by, ghost)
     codes = np.where(slots - rows.start < rows.used, written, rest)
-    return np.where(inside, codes.reshape(slot.shape), _REST).astype(np.uint8)
+    return np.where(inside, codes.reshape(slot.shape), REST).astype(np.uint8)
+
+
+def _row_at(c: Columns, slots: np.ndarray, grain: int) -> np.ndarray:
+    """The row of each of these slots. Where all rows are units of `grain`, as the blocks of a pool
+    are, no search is needed."""
+    at = np.minimum(slots // grain, len(c.start) - 1)
+    start = c.start[at]
+    if ((start <= slots) & (slots < start + c.size[at])).all():
+        return at
+    return np.searchsorted(c.start, slots, side="right") - 1
 
 
 def _codes(
@@ -201,31 +191,38 @@ def _codes(
     need = ghost.need if ghost and ghost.kind != ADMITTED else 0
     hue = _row_hues(snapshot, hues, colour_by)
     free = c.owner < 0
-    empty = np.where(_too_small(snapshot, need), _STUCK, _HOLE)
-    empty[c.owner == RESERVED] = _REST
+    empty = np.where(_too_small(snapshot, need), pixels.STUCK, pixels.HOLE)
+    empty[c.owner == RESERVED] = REST
     if c.cached is not None:
-        empty[c.cached > 0] = _CACHED
-    full = _FIRST + 2 * hue + SHARED * (c.refs > 1)
+        empty[c.cached > 0] = pixels.CACHED
+    full = FIRST + 2 * hue + SHARED * (c.refs > 1)
     written = np.where(free, empty, full).astype(np.uint8)
-    return written, np.where(free, empty, _FIRST + 2 * hue + 1).astype(np.uint8)
+    return written, np.where(free, empty, FIRST + 2 * hue + 1).astype(np.uint8)
 
 
 def palette(theme: Theme, colour_by: str) -> list[tuple[int, int, int]]:
     """Colours of the palette indices: line, hole, stuck hole, behind the pool, cached, none,
     then the hues once for each pattern, then their inks."""
-    colours = [theme.paper, theme.hole, theme.stuck, theme.paper, theme.cached, theme.paper]
-    ramp = _ramp(theme, colour_by)
+    grounds = (theme.paper, theme.hole, theme.stuck, theme.paper, theme.cached, theme.paper)
+    return _palette(grounds, tuple(_ramp(theme, colour_by)), theme.hole)
+
+
+@lru_cache(maxsize=16)
+def _palette(
+    grounds: tuple[str, ...], ramp: tuple[str, ...], hole: str
+) -> list[tuple[int, int, int]]:
+    colours = [*grounds]
     for written in (*ramp * len(PATTERNS), *map(ink, ramp)):
-        colours += [written, blend(written, theme.hole, 0.55)]
+        colours += [written, blend(written, hole, 0.55)]
     return [rgb(colour) for colour in colours]
 
 
 def _ramp(theme: Theme, colour_by: str) -> list[str]:
     if colour_by == "state":
-        return [theme.written] * _HUES
+        return [theme.written] * HUES
     if colour_by == "age":
         old, young = theme.written, theme.lanes["paged"]
-        return [blend(young, old, i / (_HUES - 1)) for i in range(_HUES)]
+        return [blend(young, old, i / (HUES - 1)) for i in range(HUES)]
     return list(theme.hues)
 
 
@@ -238,11 +235,16 @@ def _row_hues(snapshot: Snapshot, hues: dict[int, int], colour_by: str) -> np.nd
     ids = snapshot.seq_id[order]
     if colour_by == "age":
         rank = np.argsort(np.argsort(snapshot.seq_since, kind="stable"), kind="stable")
-        value = (rank * (_HUES - 1) // max(len(rank) - 1, 1))[order]
+        value = (rank * (HUES - 1) // max(len(rank) - 1, 1))[order]
     else:
-        value = np.array([hues.get(int(i), 0) for i in ids], np.int64)
-    at = np.clip(np.searchsorted(ids, owner), 0, len(ids) - 1)
-    return np.where(owner < 0, 0, value[at])
+        value = np.array([hues.get(i, 0) for i in ids.tolist()], np.int64)
+    first, last = int(ids[0]), int(ids[-1])
+    if last - first > len(owner):  # too far apart for a table of them all
+        at = np.clip(np.searchsorted(ids, owner), 0, len(ids) - 1)
+        return np.where(owner < 0, 0, value[at])
+    table = np.zeros(last - first + 1, np.int64)
+    table[ids - first] = value
+    return np.where(owner < 0, 0, table.take(owner - first, mode="clip"))
 
 
 def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
@@ -256,47 +258,6 @@ def _too_small(snapshot: Snapshot, need: int) -> np.ndarray:
 def _lines_are_clear(snapshot: Snapshot, grid: Grid) -> bool:
     """Lines would hide the cells when blocks are only a few pixels wide."""
     return not snapshot.paged or snapshot.grain * grid.scale >= 12
-
-
-@lru_cache(maxsize=1)
-def _inked() -> np.ndarray:
-    """For marks << 8 | palette index the index to show: its ink's where its pattern has a mark.
-    uint8 [16 * 256]"""
-    code, marks = np.arange(256), np.arange(16)[:, None]
-    pattern = np.where((code >= _FIRST) & (code < _INK), (code - _FIRST) // (2 * _HUES), 0)
-    marked = (pattern > 0) & ((marks >> np.maximum(pattern - 1, 0)) & 1 > 0)
-    return np.where(marked, _INK + (code - _FIRST) % (2 * _HUES), code).astype(np.uint8).ravel()
-
-
-@lru_cache(maxsize=16)
-def _patterns(height: int, width: int) -> np.ndarray:
-    """The patterns that have a mark here, a bit each: rows, columns, both, checks; shifted by 8.
-    uint16 [height, width]"""
-    y, x = np.ogrid[:height, :width]
-    rows, columns = (y % 8 < 3) & (x >= 0), (x % 8 < 3) & (y >= 0)
-    checks = (x // 4 + y // 4) % 2 == 0
-    marks = (rows, columns, rows | columns, checks)
-    return sum(mark.astype(np.uint16) << (8 + i) for i, mark in enumerate(marks))
-
-
-@lru_cache(maxsize=16)
-def _dots(height: int, width: int) -> np.ndarray:
-    y, x = np.ogrid[:height, :width]
-    return (x % 6 < 2) & (y % 6 < 2)
-
-
-@lru_cache(maxsize=16)
-def _hatch(height: int, width: int) -> np.ndarray:
-    y, x = np.ogrid[:height, :width]
-    return (x + y) % 8 < 3
-
-
-def png(pixels: np.ndarray, colours: list[tuple[int, int, int]]) -> str:
-    image = Image.frombytes("P", pixels.shape[::-1], pixels.tobytes())
-    image.putpalette([part for colour in colours for part in colour])
-    out = io.BytesIO()
-    image.save(out, "PNG", compress_level=3)
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def ghost_place(snapshot: Snapshot, verdict: Verdict | None) -> tuple[int, int] | None:
@@ -359,7 +320,7 @@ def legend(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     rows = [("hatch", "reserved", "block tail"), ("fill", "hole", "free block")]
     if snapshot.columns.cached is not None and snapshot.columns.cached.any():
         rows.append(("fill", "cached", "free, keeps a prefix"))
-    if int(snapshot.columns.refs.max()) > 1:
+    if snapshot.columns.again:
         rows.append(("dots", "written", "shared by several"))
     return rows + some
 

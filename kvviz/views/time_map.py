@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kvviz.records import Snapshot
-from kvviz.views.memory_map import SHARED, cells, palette, png
+from kvviz.views.memory_map import cells, palette
+from kvviz.views.pixels import SHARED, png
 from kvviz.views.theme import Figure, Theme, axis, layout, number
 
 HEIGHT = 240

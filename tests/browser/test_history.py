@@ -38,7 +38,7 @@ def _maps(one: Visit) -> list[str]:
     return [
         one.page.evaluate(
             f"""(lane) => {{ const h = {VIEW}.hover[lane];
-            return [h.start, h.size, h.used, h.owner,
+            return [h.size, h.used, h.owner,
                     document.querySelector(`[data-kv=map-${{lane}}]`).kvImage.source].join(); }}""",
             lane,
         )

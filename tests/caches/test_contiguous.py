@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+
+import numpy as np
+
 from kvviz.caches.contiguous import ContiguousLayout
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, NEVER, Freed, Move, Verdict
 from tests.helpers import config, indices, request
@@ -167,3 +171,30 @@ def test_growth_to_the_next_power_of_two() -> None:
     fill(crossed, 16, 16, 16, 16)
     crossed.release(2)
     assert crossed.append(0, 1) == Verdict(FRAGMENTED, 16, 16, 16)
+
+
+def test_more_requests_than_the_table_began_with() -> None:
+    """The rows grow with the table, in the middle of a run, and keep what they held."""
+    layout = growing(slots=256)
+    fill(layout, *[4] * 40)
+    for gone in range(0, 40, 2):
+        layout.release(gone)
+    assert [layout.slots(i) for i in (1, 39)] == [slice(4, 8), slice(156, 160)]
+    assert layout.held_each([39, 1]).tolist() == [4, 4]
+    assert layout.held_each(list(range(1, 40, 2))).tolist() == [4] * 20
+    owners = layout.columns().owner
+    assert owners[owners >= 0].tolist() == list(range(1, 40, 2))
+    layout.check()
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    layout = growing()
+    fill(layout, 8, 8)
+    twin = pickle.loads(pickle.dumps(layout))
+    assert twin.append(1, 3).admitted
+    assert not twin.append_each(np.array([twin.table.row(1)]))  # its region is full again
+    assert (twin.written(1), layout.written(1)) == (11, 8)
+    assert twin.columns().used.tolist() == [8, 11, 0]
+    assert layout.columns().used.tolist() == [8, 8, 0]
+    twin.check()
+    layout.check()

@@ -76,6 +76,32 @@ def test_move_by_hand(target: int) -> None:
     assert torch.equal(pool.read(1, slice(target, target + 5))[0], before)
 
 
+def test_the_tags_name_who_gets_the_copy() -> None:
+    """A sample gets its own copy of another's slots, some of them not written yet: who it is must
+    be told, and what is empty must stay so."""
+    pool, _ = filled(8)
+    pool.apply([Freed(2, 1), Move(0, 5, 3, 2**30), Move(5, 4, 3, 2**31 - 1)])
+    own = tags(2**31 - 1, np.array([0, 1])).tolist()
+    assert pool.tags.tolist()[4:] == [*own, -1, -1]
+    assert pool.tags.tolist()[:2] == tags(3, np.array([0, 1])).tolist()
+
+
+def test_moves_with_nothing_to_poison_in_between() -> None:
+    """They are carried out together: one that reads what another wrote must still come after it."""
+    slots = 24
+    pool = store(slots, poison=False)
+    numbers = torch.arange(pool.view.numel(), dtype=torch.float32).view(2, 2, slots, 2, 2)
+    pool.view.copy_(numbers)
+    expected = numbers.numpy().copy()
+    journal = [Move(4, 2, 5, 1), Freed(7, 2), Move(2, 12, 5, 1), Move(14, 13, 8, 2), Freed(21, 1)]
+    pool.apply(journal)
+    for move in journal:
+        if isinstance(move, Move):
+            copy = expected[:, :, move.source : move.source + move.size].copy()
+            expected[:, :, move.target : move.target + move.size] = copy
+    assert np.array_equal(pool.view.numpy(), expected)
+
+
 def test_journal_order_counts() -> None:
     """Freed before Move poisons what is to be moved; the journal is not kept in order."""
     pool, numbers = filled(8)

@@ -54,7 +54,7 @@ def free_behind_its_back(engine: Engine) -> None:
     """What a request holds is given back while it runs."""
     layout, request = engine.layout, longest(engine)
     if hasattr(layout, "_allocator"):
-        layout._allocator.free(layout._held[request].region)
+        layout._allocator.free(layout._rows.region(layout.table.row(request)))
     elif hasattr(layout, "_pool"):
         layout._pool.drop(layout._ids(layout.table.row(request))[:1])
     elif hasattr(layout, "_ranges"):

@@ -231,6 +231,13 @@ def test_buddyinfo_cuts_every_hole_into_aligned_pieces(rows: list[tuple[int, boo
     assert int((expected << np.arange(len(expected))).sum()) == shot.free
 
 
+def test_buddyinfo_of_many_holes() -> None:
+    """6,000 holes of 3 slots at 1, 5, 9 ..: each is one of 1 slot and one of 2."""
+    shot = pool([(1, 1, 1), (3, 0, HOLE)] * 6000)
+    assert metrics.buddyinfo(shot).tolist()[:3] == [6000, 6000, 0]
+    assert int(metrics.buddyinfo(shot).sum()) == 12_000
+
+
 def test_time_weighted_by_hand() -> None:
     """10 for 1 step, 20 for 7 (a gap), 30 for 2: the mean is 21, the median 20."""
     found = metrics.time_weighted(np.array([0, 1, 8]), np.array([10, 20, 30]), until=10)

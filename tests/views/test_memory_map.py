@@ -316,6 +316,7 @@ def test_of_a_large_pool_some_slots_are_drawn_and_the_key_says_so():
     )
     assert shot.free == blocks * block // 16  # from now on the columns keep what was counted
     grid = Grid.of(shot.capacity)
+    assert shot.free == 1 / 16 * shot.capacity  # counted once, and kept with the columns
     figure = memory_map(shot, LIGHT, {int(i): int(i) % 12 for i in ids}, name="paged")
     source = figure["layout"]["images"][0]["source"]
     assert len(source) < 60_000
