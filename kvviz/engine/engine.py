@@ -17,6 +17,7 @@ from kvviz.caches.layout import Layout, Places, extras_of
 from kvviz.config import RunConfig
 from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
+from kvviz.engine.running import running_columns
 from kvviz.engine.scheduler import Scheduler, chunks
 from kvviz.engine.sequence import Sequence
 from kvviz.errors import KvvizError
@@ -170,17 +171,6 @@ class Engine:
     def _look(self) -> Snapshot:
         s, layout = self.scheduler, self.layout
         waiting = [w for w, _ in zip(s.waiting, range(WAITING_SHOWN), strict=False)]
-        requests = [r.request for r in s.running]
-        ids = [r.id for r in requests]
-        held_each = getattr(layout, "held_each", None)
-        sequences = (
-            ids,
-            [r.written for r in s.running],
-            [r.prompt_len + r.output_len - 1 for r in requests],
-            held_each(ids) if held_each else [layout.held(r) for r in ids],
-            [r.prompt_len for r in requests],
-            [r.admitted for r in s.running],
-        )
         return Snapshot(
             self.step_count,
             self.seconds,
@@ -190,7 +180,7 @@ class Engine:
             self.slot_bytes,
             layout.admissible,
             layout.columns(),
-            *(np.array(column, np.int64) for column in sequences),
+            **running_columns(s.running, layout),
             waiting_id=np.array([w.request.id for w in waiting], np.int64),
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
             head=self._head(),

@@ -131,12 +131,13 @@ def picture(
     codes, starts = cells(snapshot, hues, colour_by, ghost)
     drawn = np.full(grid.columns * grid.rows, REST, np.uint8)
     drawn[: len(codes)] = codes
-    marks = None
+    shape = grid.rows, grid.columns
+    marks: np.ndarray | None = None
     if grid.scale > 1 and _lines_are_clear(snapshot, grid):
-        marks = np.zeros(len(drawn), bool)
-        marks[starts] = True
-        marks = marks.reshape(grid.rows, grid.columns)
-    painted = paint(drawn.reshape(grid.rows, grid.columns), grid.scale, marks)
+        begins = np.zeros(len(drawn), bool)
+        begins[starts] = True
+        marks = begins.reshape(shape)
+    painted = paint(drawn.reshape(shape), grid.scale, marks)
     return png(painted, palette(theme, colour_by))
 
 

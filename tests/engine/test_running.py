@@ -1,0 +1,34 @@
+"""The rows of a snapshot that tell of the running requests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvviz.build import build_lanes
+from kvviz.engine.running import running_columns
+from tests.helpers import small
+
+
+def test_each_running_request_has_its_row():
+    """The inspector and the map would tell of another request."""
+    lanes = build_lanes(small({"dry": True, "mix.rate": 0.8}), history=16)
+    for _ in range(40):
+        lanes.step()
+    for engine in lanes.engines.values():
+        running = engine.scheduler.running
+        assert len(running) > 1
+        found = running_columns(running, engine.layout)
+        assert [
+            (
+                s.request.id,
+                s.written,
+                s.request.prompt_len + s.request.output_len - 1,
+                engine.layout.held(s.request.id),
+                s.request.prompt_len,
+                s.admitted,
+            )
+            for s in running
+        ] == list(zip(*(column.tolist() for column in found.values()), strict=True))
+        shot = engine.snapshot()
+        for name, column in found.items():
+            assert column.dtype == np.int64 and np.array_equal(getattr(shot, name), column)
