@@ -10,8 +10,8 @@ import numpy as np
 from kvviz.engine.engine import Engine
 from kvviz.records import HOLE, RESERVED, Counters, Snapshot
 
-_MONOTONE = ("arrived", "admitted", "finished", "preempted", "dropped", "recomputed", "generated",
-             "slots_moved", "passes")  # fmt: skip
+_MONOTONE = ("arrived", "admitted", "finished", "preempted", "dropped", "generated",
+             "slots_moved", "cached", "copied", "swapped", "bypassed", "passes")  # fmt: skip
 
 
 class Seen(NamedTuple):
@@ -65,6 +65,10 @@ EQUATIONS: dict[str, Callable[[Seen], bool]] = {
     ),
     "dropped <= refused <= arrived": lambda s: s.now.dropped <= s.now.refusals <= s.now.arrived,
     "no counter falls": lambda s: all(getattr(s.before, n) <= getattr(s.now, n) for n in _MONOTONE),
+    "recomputed falls by what was found, not below 0": lambda s: (
+        s.now.recomputed >= 0
+        and s.before.recomputed - s.now.recomputed <= s.now.cached - s.before.cached
+    ),
     "held + free + out of reach = capacity": lambda s: (
         _held(s) + s.shot.free + _out_of_reach(s) == s.shot.capacity
     ),
