@@ -8,7 +8,7 @@ from kvviz.bench.report import LAST_RUN, Report, read, targets
 from kvviz.bench.result import Measured
 from kvviz.errors import BenchError
 from kvviz.ui.recorded import plain
-from kvviz.ui.style import figure_theme
+from kvviz.ui.style import figure_theme, page_title
 from kvviz.views.bench import against_targets, amount, finding, target, verdict
 
 _CONFIG = {"displayModeBar": False, "responsive": True}
@@ -17,7 +17,7 @@ _COMMAND = "python -m kvviz bench --json data/bench.json"
 
 def bench_page() -> None:
     """All of the page. What is wrong with a file is told in a line."""
-    st.header("Bench: measured, against target and floor", anchor=False)
+    page_title("Bench: measured, against target and floor", "What the last full run found.")
     data = _choose()
     if data is None:
         st.info(f"No full run is kept yet. `{_COMMAND}` makes one.")
@@ -67,7 +67,7 @@ def _summary(report: Report) -> None:
 
 
 def _bench(name: str, figures: tuple[Measured, ...]) -> None:
-    st.subheader(plain(name), anchor=False)
+    st.header(plain(name), anchor=False)
     chart = against_targets(figures, figure_theme())
     if chart is not None:
         alt = finding(name, figures)
