@@ -41,16 +41,28 @@ def convert(source: Path, folder: Path, *, end_tokens: tuple[int, ...]) -> None:
     `end_tokens`: by which the model ends its text, of which the file names only one. Raises
     ValueError or KeyError when the file is no Llama with a byte-level BPE.
     """
-    from gguf import GGUFReader
     from safetensors.numpy import save_file
 
-    reader = GGUFReader(source)
+    reader = _reader(source)
     facts = {name: field.contents() for name, field in reader.fields.items()}
     config = _config(facts, {tensor.name for tensor in reader.tensors}, end_tokens)
     (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     _write_tokenizer(facts, folder)
     weights = dict(_weight(tensor, config) for tensor in reader.tensors)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _reader(source: Path) -> Any:
+    """gguf's reader, which would go on behind the file's end for as long as a count in it says."""
+    from gguf import GGUFReader
+
+    class Bounded(GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError("it ends in the middle of what it announces")
+            return super()._get(offset, dtype, count, override_order)
+
+    return Bounded(source)
 
 
 def hf_name(name: str) -> str:

@@ -273,3 +273,13 @@ def test_a_gguf_whose_merges_are_no_words() -> None:
     data = gguf()
     with pytest.raises(CheckpointError, match="can't be read as GGUF"):
         convert(data.replace(b"x y", b"x z"))
+
+
+def test_a_gguf_that_announces_more_than_it_holds() -> None:
+    """Its reader would go on behind the end, for as long as the count says."""
+    data = gguf()
+    count = (6).to_bytes(8, "little")  # of the tokens: the type of an array of strings before it
+    announced = b"tokenizer.ggml.tokens" + (9).to_bytes(4, "little") + (8).to_bytes(4, "little")
+    assert announced + count in data
+    with pytest.raises(CheckpointError, match="in the middle of what it announces"):
+        convert(data.replace(announced + count, announced + (1 << 40).to_bytes(8, "little")))
