@@ -7,6 +7,7 @@ its script, which only sets the page up and navigates.
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from kvviz.ui.address import drop_endless_numbers
 from kvviz.ui.style import ICON, page_style
 
 if get_script_run_ctx(suppress_warning=True) is None:
@@ -21,6 +22,7 @@ if get_script_run_ctx(suppress_warning=True) is None:
 else:
     st.set_page_config(page_title="kvviz", page_icon=str(ICON), layout="wide")
     page_style()
+    drop_endless_numbers()
     pages = [
         st.Page("pages/live.py", title="Live", default=True),
         st.Page("pages/lesson.py", title="Lesson"),

@@ -32,11 +32,15 @@ def hostile(random: Random, page: AppTest, count: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def attack(open_page):
+def attack(open_page, root, tmp_path):
     """`attack(page, inputs)`: visits with such addresses, and what came of each that went wrong."""
 
     def visit(name: str, inputs: int) -> list[object]:
-        script = f"pages/{name}.py"
+        script = tmp_path / f"{name}.py"  # as app.py runs a page
+        script.write_text(
+            "import runpy\nfrom kvviz.ui.address import drop_endless_numbers\n"
+            f"drop_endless_numbers()\nrunpy.run_path({str(root / 'pages' / f'{name}.py')!r})\n"
+        )
         plain, wrong = open_page(script), []
         assert list(plain.exception) == []
         for seed in range(inputs):
@@ -47,6 +51,14 @@ def attack(open_page):
         return wrong
 
     return visit
+
+
+@pytest.mark.parametrize("endless", ["inf", "-Infinity", "nan", "1e999"])
+def test_a_number_without_end_is_dropped(open_page, endless):
+    """Streamlit would fail on it, and show that."""
+    page = open_page("app.py", seed=endless, rate="0.3")
+    assert list(page.exception) == []
+    assert dict(page.query_params) == {"rate": "0.3"}
 
 
 @pytest.mark.parametrize("name", PAGES)
