@@ -20,12 +20,12 @@ from kvviz.bench.snapshot import bench_snapshot
 from kvviz.errors import ConfigError
 
 BENCHES: dict[str, Callable[[], list[Measured]]] = {
+    "replay": bench_replay,  # first: it looks at the memory of the process
     "engine": bench_engine,
     "chat": bench_chat,
     "snapshot": bench_snapshot,
     "frame": bench_frame,
     "allocators": bench_allocators,
-    "replay": bench_replay,
     "compaction": bench_compaction,
     "cuda": bench_cuda,
 }

@@ -57,6 +57,7 @@ class Engine:
         self.passes = 0
         self.checks_made = self.checks_failed = 0
         self.checked_step = -1
+        self.hurried = False  # nobody sees the steps that are made: check the map with the last
         self.outputs: dict[int, bytes] = {}
         self.fault: Fault | None = None
         self._shot: Snapshot | None = None
@@ -233,6 +234,7 @@ class Engine:
         """`_advance` and `_run` without a model, and without a batch or tokens for nobody."""
         self.layout.take_journal()
         self.passes += bool(rows)
+        fresh = 0
         for sequence, count in rows:
             written = sequence.written = sequence.written + count
             if written < sequence.tokens:
@@ -244,9 +246,10 @@ class Engine:
                 continue
             sequence.tokens = written + 1
             generated = sequence.generated = sequence.generated + 1
-            self.generated += 1
+            fresh += 1
             if generated >= request.output_len:
                 self._finish(sequence)
+        self.generated += fresh
 
     def _take_token(self, sequence: Sequence, token: int) -> None:
         sequence.tokens += 1
@@ -292,4 +295,4 @@ class Engine:
 
     def _check_due(self) -> bool:
         every = self.config.engine.check_every
-        return every > 0 and self.step_count % every == 0
+        return every > 0 and self.step_count % every == 0 and not self.hurried

@@ -96,6 +96,14 @@ class Lanes:
         self._note(request.id, f"added by hand: {request.life:,} slots")
         return request.id
 
+    def hurry(self, hurried: bool) -> None:
+        """Check no map in the steps to come, for nobody sees them; at the end, check it once."""
+        for engine in self.engines.values():
+            engine.hurried = hurried
+        if not hurried:
+            for engine in self.going.values():
+                engine.check_map()
+
     def check_maps(self) -> None:
         for engine in self.engines.values():
             engine.check_map()

@@ -342,6 +342,8 @@ class LiveRunner:
         shown = time.monotonic()
         kept = last - REPLAY_KEPT
         later = kept > 0 and lanes.config.dry
+        if later:
+            lanes.hurry(True)
         while True:
             if lanes.step_count > (last - 1 if later else kept):
                 self._shots = self._past.add(lanes)
@@ -361,6 +363,7 @@ class LiveRunner:
                 )
                 self._message = ""
         if later and self.alive:
+            lanes.hurry(False)
             self._earlier = Earlier(self._build, lanes.config, kept + 1, last)
 
     def _reconfigure(self, config: RunConfig) -> None:

@@ -127,7 +127,7 @@ class RequestStream:
         taken: list[Request] = []
         while True:
             request = self._get(cursor + len(taken))
-            if not self._due(request, step, outstanding + len(taken)):
+            if request.arrival > step or not self._due(request, step, outstanding + len(taken)):
                 break
             taken.append(request)
             if request.id == self._hashed:

@@ -32,3 +32,20 @@ def test_each_running_request_has_its_row():
         shot = engine.snapshot()
         for name, column in found.items():
             assert column.dtype == np.int64 and np.array_equal(getattr(shot, name), column)
+
+
+def test_hurried_steps_are_checked_once_at_their_end():
+    """A run brought to a far step would spend its time on maps that nobody sees, or show one that
+    was never checked."""
+    lanes, checked = build_lanes(small({"dry": True, "engine.check_every": 1}), history=16), []
+    for name, engine in lanes.engines.items():
+        check = engine.layout.check
+        engine.layout.check = lambda name=name, check=check: (checked.append(name), check())
+    lanes.hurry(True)
+    for _ in range(10):
+        lanes.step()
+    assert checked == []
+    lanes.hurry(False)
+    assert checked == list(lanes.engines)
+    lanes.step()
+    assert checked == 2 * list(lanes.engines)
