@@ -99,6 +99,10 @@ def test_events_lead_to_their_moment_and_moments_are_compared(visit: Open) -> No
     one.page.locator("[data-kv=log] summary").click()
     one.page.get_by_label("verdict").select_option("fragmented")
     one.until("() => /^\\d+ of \\d+/.test(document.querySelector('[data-kv=log-count]').innerText)")
+    one.until(  # those of before the choice are gone
+        "() => [...document.querySelectorAll('[data-kv=log-rows] tr')]"
+        ".every((row) => row.innerText.includes('fragmented'))"
+    )
     row = one.page.locator("[data-kv=log-rows] tr").last
     row.wait_for()
     assert one.text("state") == "paused"
