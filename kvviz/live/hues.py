@@ -66,7 +66,7 @@ class HueBook:
 
 
 def live_owners(columns: Columns) -> np.ndarray:
-    """Whose the rows in use are, in the order of addresses: int64 [rows]."""
+    """Whose the rows in use are, in the order of addresses: integers [rows]."""
     return columns.owner[columns.owner >= 0]
 
 

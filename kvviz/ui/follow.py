@@ -35,8 +35,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 
 
-def follow_theme() -> None:
-    """Ask for a run of the script where the page is not in the theme that this run draws in."""
+def follow_theme(drawn: str) -> None:
+    """Ask for a run of the script where the page is not in the theme that this run draws in:
+    "light" or "dark"."""
     watcher = st.components.v2.component("kvviz_follow", js=_WATCHER, html="<span></span>")
-    drawn = "dark" if st.context.theme.type == "dark" else "light"
     watcher(key="follow-theme", data={"theme": drawn}, on_theme_change=lambda: None)

@@ -60,7 +60,7 @@ def page_style() -> None:
 
 def page_title(title: str, says: str = "") -> None:
     """The page's one first heading, and a line on what the page is for."""
-    follow_theme()
+    follow_theme(figure_theme().name)
     st.title(title, anchor=False)
     if says:
         st.html(f'<p class="kv-says">{escape(says)}</p>')
