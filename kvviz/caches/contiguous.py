@@ -37,6 +37,7 @@ class ContiguousLayout:
     grain = 1
     paged = False
     copies_on_write = False
+    steadfast = True
 
     def __init__(self, config: RunConfig) -> None:
         self.capacity = config.memory.slots
@@ -88,11 +89,11 @@ class ContiguousLayout:
         verdict = self.question(request, tokens)
         if not verdict.admitted:
             return verdict
-        moved = 0
         if not self._allocator.fits(verdict.need):
             moved = self._carry_out(self._opening(verdict.need) or [])
+            verdict = verdict._replace(moved=moved)
         self._hold(request.id, self._reserve(request, tokens))
-        return verdict._replace(moved=moved)
+        return verdict
 
     def append(self, request_id: int, count: int) -> Verdict:
         rows, line = self._rows, self.table.row(request_id)

@@ -44,7 +44,8 @@ class Layout(Protocol):
     where admission may ask for less than all its tokens), `maintain()` (compaction once a step),
     `compact()` (close the holes now), `extras()` (see `extras_of`), `owners()` (whose the regions
     are, by address). One that says `swaps = False` has its victims computed anew; where `single`
-    is True a request gets one unit of `grain` slots and no more.
+    is True a request gets one unit of `grain` slots and no more; one that is `steadfast` admits
+    nobody whom it refused before something was released or moved.
     """
 
     capacity: int

@@ -84,6 +84,11 @@ class PagedLayout:
         return self._grantable * self.grain
 
     @property
+    def steadfast(self) -> bool:
+        """A prefix may be found that was not there; blocks held for samples may come free."""
+        return self._prefixes is None and self._admission != "limit"
+
+    @property
     def usable(self) -> int:
         """Slots in blocks that can be handed out."""
         return self._pool.usable_blocks * self.grain

@@ -18,7 +18,7 @@ from kvviz.config import RunConfig
 from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.running import running_columns
-from kvviz.engine.scheduler import Scheduler, chunks
+from kvviz.engine.scheduler import Schedule, Scheduler, chunks
 from kvviz.engine.sequence import Sequence
 from kvviz.errors import KvvizError
 from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Event, Request, Snapshot, Verdict
@@ -80,10 +80,11 @@ class Engine:
     def step(self) -> None:
         """One iteration. Time spent is added to `seconds`."""
         began = time.perf_counter()
-        rows = self.scheduler.schedule(self.step_count)
+        schedule = self.scheduler.schedule(self.step_count)
         if type(self.forward) is DryForward and self._places is None:
-            self._advance_dry(rows)
+            self._advance_dry(schedule)
         else:
+            rows = schedule.all_rows()
             self._advance(rows, self._run(chunks(rows)))
         spent = time.perf_counter() - began
         self.seconds += spent
@@ -110,6 +111,8 @@ class Engine:
             if sequence.request.id == request_id:
                 output = min(sequence.request.output_len, sequence.generated + 1)
                 sequence.request = replace(sequence.request, output_len=output)
+                sequence.life = sequence.request.life
+                self.scheduler.reconsider()
                 return True
         return False
 
@@ -117,7 +120,7 @@ class Engine:
         """Take settings that need no restart."""
         self.config = config
         self.layout.reconfigure(config)
-        self.scheduler.config = config.engine
+        self.scheduler.reconfigure(config.engine)
 
     def check_map(self) -> None:
         """Compare the map rebuilt from the tensors with the bookkeeping."""
@@ -230,30 +233,30 @@ class Engine:
                 nth = (child.request.id - sequence.request.id) // SIBLINGS
                 self._take_token(child, int(tokens[first + nth]))
 
-    def _advance_dry(self, rows: list[tuple[Sequence, int]]) -> None:
+    def _advance_dry(self, schedule: Schedule) -> None:
         """`_advance` and `_run` without a model, and without a batch or tokens for nobody."""
+        oldest, rows = schedule
         self.layout.take_journal()
-        self.passes += bool(rows)
-        fresh = 0
-        for sequence, count in rows:
-            written = sequence.written = sequence.written + count
-            if written < sequence.tokens:
-                continue
-            request = sequence.request
-            if request.samples > 1 and sequence.forks:
-                for each in (sequence, *self.scheduler.fork(sequence)):
-                    self._take_token(each, 0)
-                continue
+        self.passes += bool(oldest or rows)
+        ended = []
+        for sequence in oldest:
+            written = sequence.written = sequence.written + 1
             sequence.tokens = written + 1
-            generated = sequence.generated = sequence.generated + 1
-            fresh += 1
-            if generated >= request.output_len:
-                self._finish(sequence)
-        self.generated += fresh
+            if written >= sequence.life:
+                ended.append(sequence)
+        self.generated += len(oldest)
+        for sequence in ended:
+            self._finish(sequence)
+        for sequence, count in rows:
+            sequence.written += count
+            if sequence.written < sequence.tokens:
+                continue
+            forks = self.scheduler.fork(sequence) if sequence.forks else []
+            for each in (sequence, *forks):
+                self._take_token(each, 0)
 
     def _take_token(self, sequence: Sequence, token: int) -> None:
         sequence.tokens += 1
-        sequence.generated += 1
         self.generated += 1
         if self._ended(sequence, token):
             self._finish(sequence)

@@ -56,7 +56,9 @@ class Lanes:
         self.step_count += 1
         going = self.going
         self.stream.forget(min([self._cursor[name] for name in going]))
-        self._compare([engine.outputs for engine in going.values()])
+        outputs = [engine.outputs for engine in going.values()]
+        if any(outputs):
+            self._compare(outputs)
 
     @property
     def going(self) -> dict[str, Engine]:

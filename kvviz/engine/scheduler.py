@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,21 @@ from kvviz.engine.hostswap import HostSwap
 from kvviz.engine.ledger import Ledger
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
-from kvviz.records import ADMITTED, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
+from kvviz.records import ADMITTED, CAPACITY, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
 
-Row = tuple[Sequence, int]
+Row = tuple[Sequence, int]  # and how many of its tokens are written
 _NOBODY: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
+
+
+class Schedule(NamedTuple):
+    """What a step writes: first one token each of the `oldest`, who generate and begin no
+    samples, then the `rows`."""
+
+    oldest: list[Sequence]
+    rows: list[Row]
+
+    def all_rows(self) -> list[Row]:
+        return [(sequence, 1) for sequence in self.oldest] + self.rows
 
 
 class Scheduler:
@@ -43,6 +55,19 @@ class Scheduler:
         # The oldest running, who wrote one token each in one call, and their lines of the table
         self._decoding: tuple[list[Sequence], np.ndarray] = _NOBODY
         self._judged = False  # all who wait have had their first verdict
+        self._refused: Sequence | None = None  # the head, while nothing can have made room for it
+        self._refusal: Verdict | None = None
+        self._append_each = getattr(layout, "append_each", None)
+        self._maintain = getattr(layout, "maintain", None)
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Take settings that need no restart; the layout has taken its own."""
+        self.config = config
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Something has changed that may make room for the head: ask for it again."""
+        self._refused = None
 
     def submit(self, request: Request, step: int) -> None:
         """A request arrives; a full queue turns it away."""
@@ -57,34 +82,34 @@ class Scheduler:
         self.waiting.append(sequence)
         self._judged = False
 
-    def schedule(self, step: int) -> list[Row]:
-        """(sequence, tokens to write) for this step; layouts and queue are updated."""
+    def schedule(self, step: int) -> Schedule:
+        """What this step writes; layout and queue are updated."""
         self.begin(step)
         preempted = self.ledger.preempted
-        rows, budget = self.continue_running()
+        oldest, rows, budget = self.continue_running()
         if self.ledger.preempted == preempted:
             rows += self.admit(budget)
-        return rows
+        return Schedule(oldest, rows)
 
     def begin(self, step: int) -> None:
         self.ledger.step = step
         self.head = None
-        maintain = getattr(self.layout, "maintain", None)
-        moved = maintain() if maintain else 0
+        moved = self._maintain() if self._maintain else 0
         if moved:
+            self.reconsider()
             self.ledger.slots_moved += moved
             self.ledger.note("move", -1, slots=moved)
 
     def continue_running(
         self, wrote: Callable[[Sequence, int], None] | None = None
-    ) -> tuple[list[Row], int]:
-        """Part 1: (rows, what is left of the token budget). `wrote` is told each row at once."""
+    ) -> tuple[list[Sequence], list[Row], int]:
+        """Part 1: (the oldest, who write one token each, the rows of the others, what is left of
+        the token budget). `wrote` is told each row at once; then all are among the others."""
         budget, preempted = self.config.token_budget, self.ledger.preempted
+        oldest = self._decode_oldest(budget) if wrote is None else []
         rows: list[Row] = []
-        if wrote is None:
-            rows = [(s, 1) for s in self._decode_oldest(budget)]
-            budget -= len(rows)
-        for sequence in self.running[len(rows) :]:
+        budget -= len(oldest)
+        for sequence in self.running[len(oldest) :]:
             if budget <= 0:
                 break
             if sequence.admitted < 0:  # gave way to another in this very step
@@ -96,8 +121,9 @@ class Scheduler:
                 if wrote:
                     wrote(sequence, count)
         if self.ledger.preempted != preempted:
+            oldest = [sequence for sequence in oldest if sequence.admitted >= 0]
             rows = [row for row in rows if row[0].admitted >= 0]
-        return rows, budget
+        return oldest, rows, budget
 
     def admit(self, budget: int) -> list[Row]:
         """Part 2: rows of the sequences that start now."""
@@ -105,6 +131,9 @@ class Scheduler:
         behind = 0  # this many at the head wait, and are passed
         while behind < len(self.waiting) and budget > 0 and self._has_turn():
             sequence = self.waiting[behind]
+            if sequence is self._refused and self._stands(self._refusal):
+                self.head = self._refusal
+                break
             verdict, count = self._enter(sequence, budget)
             if verdict.admitted:
                 del self.waiting[behind]
@@ -156,6 +185,7 @@ class Scheduler:
 
     def finish(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
+        self.reconsider()
         self.layout.release(sequence.request.id)
         self.ledger.note("finish", sequence.request.id, slots=sequence.written)
 
@@ -167,10 +197,10 @@ class Scheduler:
         return len(self.running) < self.config.max_running
 
     def _decode_oldest(self, budget: int) -> list[Sequence]:
-        """One token for each running sequence up to the first that still computes its prompt, in
-        one call: those that got one. Nobody, where the layout cannot do that or room is short."""
-        append_each = getattr(self.layout, "append_each", None)
-        if append_each is None:
+        """One token for each running sequence up to the first that still computes its prompt or
+        begins samples with this token, in one call: those that got one. Nobody, where the layout
+        cannot do that or room is short."""
+        if self._append_each is None:
             return []
         oldest, lines = self._decoding
         known = len(oldest)
@@ -179,14 +209,14 @@ class Scheduler:
         self._decoding = _NOBODY
         more = []
         for sequence in self.running[known:]:
-            if sequence.tokens - sequence.written != 1:
+            if sequence.tokens - sequence.written != 1 or sequence.forks:
                 break
             more.append(sequence)
         if more:
             oldest = oldest + more
             rows = self.layout.table.rows([s.request.id for s in more])
             lines = np.concatenate([lines, rows])
-        if not 0 < len(oldest) <= budget or not append_each(lines):
+        if not 0 < len(oldest) <= budget or not self._append_each(lines):
             return []
         self._decoding = oldest, lines
         return oldest
@@ -206,6 +236,7 @@ class Scheduler:
 
     def _preempt(self, victim: Sequence, verdict: Verdict) -> None:
         self.running.remove(victim)
+        self.reconsider()
         self.ledger.preempted += 1
         self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
         if not self._swap_out(victim):
@@ -255,7 +286,9 @@ class Scheduler:
         count = min(sequence.tokens - there, budget, self._chunk)
         more = self.layout.append(request.id, there - verdict.cached + count)
         assert more.admitted, f"admitted, but the first chunk has no room: {more}"
-        return verdict._replace(moved=verdict.moved + more.moved), count
+        if more.moved:
+            verdict = verdict._replace(moved=verdict.moved + more.moved)
+        return verdict, count
 
     def _start(self, sequence: Sequence, verdict: Verdict) -> None:
         self.running.append(sequence)
@@ -295,7 +328,15 @@ class Scheduler:
             return True
         if at == 0:
             self.head = verdict
+            if self.config.queue != "skip" and getattr(self.layout, "steadfast", False):
+                self._refused, self._refusal = sequence, verdict
         return False
+
+    def _stands(self, refusal: Verdict | None) -> bool:
+        """Nothing was given back since, only taken: too little free memory still is too little,
+        and where as much is free the holes are the same ones."""
+        assert refusal is not None
+        return refusal.kind == CAPACITY or refusal.free == self.layout.free
 
     def _judge_queue(self) -> None:
         """First verdicts for those behind a head that memory refused."""

@@ -12,15 +12,14 @@ class Sequence:
     """`tokens` are known (prompt and generated), `written` of them are in the cache.
 
     A step writes one chunk; when all known tokens are written, the last row yields the next
-    one. The final token is sampled and never written. `swapped` of them lie in host memory,
-    while it waits to come back. `lost`: the most that were ever in the cache and thrown away;
-    `recomputed` counts them, less those that were found again.
+    one. The final token is sampled and never written: with `life` slots written it is done.
+    `swapped` tokens lie in host memory, while it waits to come back. `lost`: the most that were
+    ever in the cache and thrown away; `recomputed` counts them, less those that were found again.
     """
 
     request: Request
     arrived: int
     tokens: int = 0
-    generated: int = 0
     written: int = 0
     swapped: int = 0
     admitted: int = -1
@@ -28,9 +27,16 @@ class Sequence:
     preemptions: int = 0
     recomputed: int = 0
     lost: int = 0
+    life: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = self.request.prompt_len
+        self.life = self.request.life
+
+    @property
+    def generated(self) -> int:
+        """Tokens of its output so far."""
+        return self.tokens - self.request.prompt_len
 
     @property
     def pending(self) -> int:
@@ -40,4 +46,4 @@ class Sequence:
     @property
     def forks(self) -> bool:
         """Does its next token begin the siblings too?"""
-        return self.request.samples > 1 and self.generated == 0
+        return self.request.samples > 1 and not self.generated

@@ -28,6 +28,8 @@ class HueBook:
         self._hue: dict[int, int] = {}
         self._past: dict[int, int] = {}
         self._remembered = remembered
+        self._of_look = [0] * (HUES * PATTERNS)  # requests that have it now
+        self._of_hue = [0] * HUES
 
     def update(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """Colour the new requests; the first snapshot's addresses decide who is a neighbour.
@@ -39,13 +41,11 @@ class HueBook:
     def follow(self, shown: set[int], owners: Callable[[], np.ndarray]) -> None:
         """The same from the ids alone; `owners` (of the first lane's rows in use, by address) is
         asked for when one is new. Cheap enough for every step."""
-        if shown <= self._hue.keys():
-            return
         new = shown - self._hue.keys()
-        self._hue = {i: h for i, h in self._hue.items() if i in shown}
-        counts = [0] * (HUES * PATTERNS)
-        for look in self._hue.values():
-            counts[look] += 1
+        if not new:
+            return
+        for gone in self._hue.keys() - shown:
+            self._count(self._hue.pop(gone), -1)
         in_order: np.ndarray | None = None
         for request in sorted(new):
             look = self._past.get(request, -1)
@@ -53,10 +53,9 @@ class HueBook:
                 if in_order is None:
                     in_order = owners()
                 near = _neighbours(in_order, request)
-                taken = {self._hue[n] % HUES for n in near if n in self._hue}
-                look = _chosen(request, taken, counts)
+                look = self._chosen(request, {self._hue[n] % HUES for n in near if n in self._hue})
             self._hue[request] = self._past[request] = look
-            counts[look] += 1
+            self._count(look, 1)
         while len(self._past) > self._remembered:
             del self._past[next(iter(self._past))]
 
@@ -64,21 +63,25 @@ class HueBook:
         """The hues that requests in these past snapshots had."""
         return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
 
+    def _chosen(self, request: int, near: set[int]) -> int:
+        """A look that nobody has while there is one, in a hue that no neighbour has if one is
+        left."""
+        of_hue, wish = self._of_hue, request * 7
+        free = [h for h in range(HUES) if of_hue[h] < PATTERNS]
+        hue = min(
+            [h for h in free if h not in near] or free or range(HUES),
+            key=lambda h: (of_hue[h], (h * 5 + wish) % HUES),
+        )
+        return min(range(hue, HUES * PATTERNS, HUES), key=self._of_look.__getitem__)
+
+    def _count(self, look: int, more: int) -> None:
+        self._of_look[look] += more
+        self._of_hue[look % HUES] += more
+
 
 def live_owners(columns: Columns) -> np.ndarray:
     """Whose the rows in use are, in the order of addresses: integers [rows]."""
     return columns.owner[columns.owner >= 0]
-
-
-def _chosen(request: int, near: set[int], counts: list[int]) -> int:
-    """A look that nobody has while there is one, in a hue that no neighbour has if one is left."""
-    by_hue = [sum(counts[h::HUES]) for h in range(HUES)]
-    free = [h for h in range(HUES) if by_hue[h] < PATTERNS]
-    hue = min(
-        [h for h in free if h not in near] or free or range(HUES),
-        key=lambda h: (by_hue[h], (h * 5 + request * 7) % HUES),
-    )
-    return min((hue + HUES * p for p in range(PATTERNS)), key=lambda look: counts[look])
 
 
 def _shown(snapshots: list[Snapshot]) -> set[int]:
@@ -88,6 +91,6 @@ def _shown(snapshots: list[Snapshot]) -> set[int]:
 
 def _neighbours(owners: np.ndarray, request: int) -> set[int]:
     """Who owns the rows before and behind those of the request; itself too, perhaps."""
-    at = np.flatnonzero(owners == request)
+    at = (owners == request).nonzero()[0]
     beside = np.concatenate([at[at > 0] - 1, at[at < len(owners) - 1] + 1])
     return set(owners[beside].tolist())

@@ -166,7 +166,7 @@ class RequestsReplay:
         self._work += 1 + len(s.running) + len(s.waiting) / 20
         s.begin(self.step)
         before = s.ledger.preempted
-        rows, budget = s.continue_running(self._wrote)
+        _, rows, budget = s.continue_running(self._wrote)
         preempted = s.ledger.preempted > before
         entered = [] if preempted else s.admit(budget)
         for sequence, count in entered:
@@ -185,7 +185,6 @@ class RequestsReplay:
             return
         children = self._fork(sequence) if sequence.forks else []
         for each in (sequence, *children):
-            each.generated += 1
             each.tokens += 1
             if each.generated >= self._job(each.request.id).output:
                 self.scheduler.finish(each)

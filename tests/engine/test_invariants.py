@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvviz.build import Backend
 from kvviz.config import RunConfig
@@ -20,6 +21,7 @@ STEPS = 200
 MONOTONE = ("arrived", "admitted", "finished", "preempted", "dropped", "recomputed", "generated",
             "slots_moved", "passes")  # fmt: skip
 EVERY = ("contiguous", "paged", "cells")
+STEADFAST = ("contiguous", "paged", "buddy", "prefix")
 
 
 def check_step(engine: Engine, before: Counters) -> Counters:
@@ -129,6 +131,29 @@ def test_series_and_snapshot_agree(run: RunConfig) -> None:
                 assert row == [shot.step - 1, shot.free, shot.admissible,
                                int(shot.columns.used.sum()), shot.counters.running,
                                shot.counters.waiting, shot.counters.generated]  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(run_configs(), st.booleans())
+def test_a_refusal_stands_until_something_is_freed(run: RunConfig, reconfigured: bool) -> None:
+    """A head that waits is not asked for though there is room for it now, or the curves keep an
+    older need."""
+
+    def told(ask_each_step: bool) -> list[object]:
+        with lanes(run, names=STEADFAST) as built:
+            for engine in built.engines.values() if ask_each_step else ():
+                engine.scheduler._stands = lambda refusal: False
+            run_steps(built, STEPS // 2)
+            if reconfigured:
+                built.reconfigure(run.replace({"paged.watermark": 0.0, "engine.queue": "skip"}))
+            run_steps(built, STEPS // 2)
+            return [
+                (list(e.recorder.events), [c.tolist() for c in vars(e.recorder.series()).values()
+                                           if isinstance(c, np.ndarray)], e.snapshot().head)
+                for e in built.engines.values()
+            ]  # fmt: skip
+
+    assert told(False) == told(True)
 
 
 def outputs(run: RunConfig, backend: Backend, name: str, steps: int = 120) -> dict[int, bytes]:

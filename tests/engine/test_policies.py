@@ -19,6 +19,7 @@ from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
 from kvviz.records import (
     CAPACITY,
+    FRAGMENTED,
     QUEUED,
     SIBLINGS,
     FreedBlocks,
@@ -91,6 +92,58 @@ def test_head_of_line(queue: str, done: dict[int, int], bypassed: int) -> None:
     drain(served)
     assert finished_at(served) == done
     assert served.counters().bypassed == bypassed
+
+
+def admitted_at(served: Engine, request_id: int) -> int:
+    return next(e.step for e in events(served, "admit") if e.request == request_id)
+
+
+def test_a_waiting_head_takes_a_hole_that_compaction_makes() -> None:
+    """32 of 64 slots between two holes of 16: the head needs 24. With a credit of 4 slots a step
+    the region (22 slots written by then) moves in a while, and nobody has left since."""
+    served = lane("contiguous", 64, {"contiguous.compaction": "steady",
+                                     "contiguous.compact_slots": 4,
+                                     "contiguous.reservation": "oracle"})  # fmt: skip
+    served.submit([request(0, 15, 2), request(1, 20, 13)])
+    run_steps(served, 2)
+    served.submit([request(2, 20, 5)])
+    drain(served)
+    assert [e.verdict for e in events(served, "refuse")] == [FRAGMENTED]
+    assert finished_at(served)[0] < admitted_at(served, 2) < finished_at(served)[1]
+
+
+def test_a_waiting_head_takes_a_prefix_that_is_computed_meanwhile() -> None:
+    """64 slots, prompts of 32 and of 56 that begins with those 32, in chunks of 16: 24 slots are
+    free and needed once the first prompt is there, in step 2."""
+    served = lane("paged", 64, {"paged.block_size": 8, "paged.prefix_sharing": True,
+                                "engine.chunk": 16})  # fmt: skip
+    first, second = request(0, 32, 8), request(1, 56, 1)
+    shared = ((7, 32),)
+    served.submit([replace(first, shared=shared), replace(second, shared=shared)])
+    drain(served)
+    assert [(e.request, e.verdict) for e in events(served, "refuse")] == [(1, CAPACITY)]
+    assert admitted_at(served, 1) == 2
+
+
+def test_a_waiting_head_that_wants_less_now_is_asked_for() -> None:
+    """30 of 64 slots are free; the head will need 20 + 20 - 1, or 20 when it ends at once."""
+    served = lane("contiguous", 64, {"contiguous.reservation": "oracle"})
+    served.submit([request(0, 20, 15), request(1, 20, 20)])
+    run_steps(served, 3)
+    assert served.shorten(1)
+    served.step()
+    assert admitted_at(served, 1) == 3
+
+
+def test_a_waiting_head_takes_what_a_setting_gives() -> None:
+    """44 of 64 blocks are free, and a watermark of half the pool keeps 32 of them: 20 find no
+    place until it is lowered."""
+    served = lane("paged", 64, {"paged.watermark": 0.5})
+    served.submit([request(0, 20, 30), request(1, 20, 1)])
+    run_steps(served, 3)
+    served.reconfigure(served.config.replace({"paged.watermark": 0.0}))
+    served.step()
+    assert admitted_at(served, 1) == 3
 
 
 def test_skipping_ahead_shows_the_head() -> None:
