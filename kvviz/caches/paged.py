@@ -96,10 +96,10 @@ class PagedLayout:
     @property
     def shared_slots(self) -> int:
         """Written slots that more than one sequence counts, once for each further holder."""
-        return self._pool.again * self.grain - sum(
-            (int(self._pool.refs[block]) - 1) * (self.grain - offset)
-            for block, offset in self._shared_tails.items()
-        )
+        shared = self._pool.again * self.grain
+        for block, offset in self._shared_tails.items():
+            shared -= (int(self._pool.refs[block]) - 1) * (self.grain - offset)
+        return shared
 
     def fits(self, count: int) -> bool:
         return self._count(count) <= self._grantable

@@ -184,10 +184,21 @@ class Scheduler:
         return started
 
     def finish(self, sequence: Sequence) -> None:
-        self.running.remove(sequence)
-        self.reconsider()
+        self._leave(sequence)
         self.layout.release(sequence.request.id)
         self.ledger.note("finish", sequence.request.id, slots=sequence.written)
+
+    def _leave(self, sequence: Sequence) -> None:
+        """It runs no more: what it held is about to come free."""
+        at = self.running.index(sequence)
+        del self.running[at]
+        oldest, lines = self._decoding
+        if at < len(oldest):
+            self._decoding = (
+                oldest[:at] + oldest[at + 1 :],
+                np.concatenate([lines[:at], lines[at + 1 :]]),
+            )
+        self.reconsider()
 
     @property
     def _chunk(self) -> int:
@@ -203,19 +214,16 @@ class Scheduler:
         if self._append_each is None:
             return []
         oldest, lines = self._decoding
-        known = len(oldest)
-        if self.running[:known] != oldest:
-            (oldest, lines), known = _NOBODY, 0
         self._decoding = _NOBODY
         more = []
-        for sequence in self.running[known:]:
+        for sequence in self.running[len(oldest) :]:
             if sequence.tokens - sequence.written != 1 or sequence.forks:
                 break
             more.append(sequence)
         if more:
             oldest = oldest + more
-            rows = self.layout.table.rows([s.request.id for s in more])
-            lines = np.concatenate([lines, rows])
+            row = self.layout.table.row
+            lines = np.concatenate([lines, [row(s.request.id) for s in more]])
         if not 0 < len(oldest) <= budget or not self._append_each(lines):
             return []
         self._decoding = oldest, lines
@@ -235,8 +243,7 @@ class Scheduler:
                 return False
 
     def _preempt(self, victim: Sequence, verdict: Verdict) -> None:
-        self.running.remove(victim)
-        self.reconsider()
+        self._leave(victim)
         self.ledger.preempted += 1
         self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
         if not self._swap_out(victim):

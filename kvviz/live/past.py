@@ -60,7 +60,7 @@ class Past:
         self.histories = {name: History(budget_bytes - orders) for name in names}
         self.orders = {name: Orders(orders) for name in names}
         self._facts: deque[_Facts] = deque()
-        self._entered: tuple[list[int], list[int]] = [], []
+        self._entered: list[int] = []  # of each lane: how many were admitted, and the head
 
     @property
     def first(self) -> int:
@@ -106,15 +106,19 @@ class Past:
 
     def pass_by(self, lanes: Lanes) -> None:
         """A step that is not kept: only the colours follow it. Before the first step that is."""
-        assert self.last < 0, "a step cannot be left out once others are kept"
-        engines = list(lanes.engines.values())
-        heads = [e.scheduler.waiting[0].request.id for e in engines if e.scheduler.waiting]
+        assert not self._facts, "a step cannot be left out once others are kept"
         # Who is new in a lane was admitted, or heads its queue
-        entered = ([e.scheduler.ledger.admitted for e in engines], heads)
+        entered: list[int] = []
+        for engine in lanes.engines.values():
+            scheduler = engine.scheduler
+            head = scheduler.waiting[0].request.id if scheduler.waiting else -1
+            entered += scheduler.ledger.admitted, head
         if entered == self._entered:
             return
         self._entered = entered
-        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(heads)
+        engines = list(lanes.engines.values())
+        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(entered[1::2])
+        shown.discard(-1)
         self.hues.follow(shown, lambda: _owners(engines[0].layout))
 
     def shots(self, step: int) -> dict[str, Snapshot]:

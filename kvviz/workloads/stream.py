@@ -171,9 +171,10 @@ class RequestStream:
         return request.arrival <= step
 
     def _get(self, index: int) -> Request:
-        while index >= self.drawn:
+        at = index - self._first
+        while at >= len(self._requests):
             self._draw()
-        return self._requests[index - self._first]
+        return self._requests[at]
 
     def _draw(self) -> None:
         index = self.drawn
