@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from kvviz.build import Backend
 from kvviz.caches.budget import PoolBudget
@@ -32,6 +35,26 @@ settings.load_profile("kvviz")
 torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[1]
+COVERED = ("allocators", "caches", "engine", "metrics", "workloads")  # as the Makefile has them
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage is asked of some packages, each by its own tests, and of those that were written by
+    hand: its tracer takes as long as a test, and examples by the hundred run the same lines again.
+    (pytest-cov's own `no_cover` stops one of the two tracers in a worker of xdist.)"""
+    examples = isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+    package = item.path.relative_to(ROOT / "tests").parts[0]
+    if package in COVERED and not examples and not item.get_closest_marker("untraced"):
+        return (yield)
+    tracers = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracers[0])
+        threading.settrace(tracers[1])
 
 
 def random_llama(shape: ModelShape, seed: int = 0) -> Llama:

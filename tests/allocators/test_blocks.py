@@ -147,6 +147,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert sorted(taken.tolist()) == list(range(self.null, self.count))
 
 
+@pytest.mark.untraced
 def test_pool_against_a_counter() -> None:
     """A block is handed out twice, lost, freed while someone still holds it, or found after its
     content is gone."""

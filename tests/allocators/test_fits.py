@@ -162,12 +162,14 @@ class FitMachine(RuleBasedStateMachine):
 MACHINE = settings(max_examples=40, stateful_step_count=30)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("fit", ALL_FITS)
 def test_fit_against_a_list(fit: str) -> None:
     """The allocator and a list of slot owners disagree on a hole, a choice or a refusal."""
     run_state_machine_as_test(lambda: FitMachine(fit), settings=MACHINE)
 
 
+@pytest.mark.untraced
 def test_fit_swapped_while_regions_live() -> None:
     """A fit that was chosen half-way leaves something of the old one behind."""
     run_state_machine_as_test(lambda: FitMachine("first", swaps=True), settings=MACHINE)

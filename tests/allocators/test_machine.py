@@ -219,6 +219,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.owners[region.start : region.end] = [HOLE] * region.size
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("kind", "coalesce", "order"), KINDS)
 def test_same_rules_for_all(kind: str, coalesce: str, order: str) -> None:
     """Regions overlap, slots are lost, a refusal changes something, or `fits` lies."""

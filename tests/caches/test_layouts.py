@@ -51,6 +51,7 @@ CASES: dict[str, tuple[str, dict[str, Any], ModelShape]] = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("case", CASES)
 def test_layout_against_a_record(case: str) -> None:
     """A layout loses, mixes up or leaks slots, or a verdict does not tell the truth."""
