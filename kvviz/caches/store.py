@@ -80,6 +80,7 @@ class KVStore:
         self.tags = np.full(slots, POISONED, np.int64)
         # (position, request) of each tag; both are -1 where the slot is poisoned
         self._halves = self.tags.view("<i4").reshape(-1, 2).T
+        self._writer_of = self._halves[1].data  # one at a time, as Python's integers
         self._host: dict[int, tuple[torch.Tensor, np.ndarray]] = {}
 
     @property
@@ -207,10 +208,10 @@ class KVStore:
         """
         began = time.perf_counter()
         step = self._step
-        spans = [(m.target * step, m.source * step, m.size * step) for m in moves]
+        spans = [(_span(m.target, m.size, step), _span(m.source, m.size, step)) for m in moves]
         for run in self._runs:
-            for target, source, size in spans:
-                run[target : target + size] = run[source : source + size]
+            for target, source in spans:
+                run[target] = run[source]
         for move in moves:
             if not self._runs:
                 self._copy_in_chunks(move.source, move.target, move.size)
@@ -220,11 +221,17 @@ class KVStore:
     def _move_tags(self, move: Move) -> None:
         """They name the request of the move, which is not the one that wrote the source when a
         sample gets its own copy of the prompt. (The keys tell whether the content is right.)"""
+        if not move.size:
+            return
+        first, last = move.source, move.source + move.size - 1
+        own = self._writer_of[first] == self._writer_of[last] == move.request  # and all between
         target = slice(move.target, move.target + move.size)
-        self.tags[target] = self.tags[move.source : move.source + move.size]
+        self.tags[target] = self.tags[first : last + 1]
+        if own:
+            return
         position, request = self._halves
         request[target] = move.request
-        if position[target].min(initial=0) < 0:
+        if position[target].min() < 0:
             request[target][position[target] < 0] = POISONED
 
     def _copy_in_chunks(self, source: int, target: int, size: int) -> None:
@@ -266,6 +273,10 @@ def _runs(data: torch.Tensor, view: torch.Tensor) -> list[memoryview]:
     size, pool = view.element_size(), data.numpy().data.cast("B")
     length = view.shape[2] * view.stride(2)
     return [pool[place * size : (place + length) * size] for place in found]
+
+
+def _span(start: int, size: int, step: int) -> slice:
+    return slice(start * step, (start + size) * step)
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -9,7 +9,12 @@ import pytest
 from tests.browser.conftest import Visit
 
 Open = Callable[..., Visit]
-PAIRS = [("buddy", "tlsf"), ("split", "scattered"), ("cells", "contiguous"), ("prefix", "virtual")]
+PAIRS = [
+    ("split", "scattered"),
+    ("cells", "contiguous"),
+    ("prefix", "virtual"),
+    pytest.param("buddy", "tlsf", marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize(("left", "right"), PAIRS)

@@ -209,8 +209,15 @@ def test_frames_keep_their_pace_and_size(visit: Open) -> None:
     assert mean < 60
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("look", "scheme"),
+    [
+        ("wide", "light"),
+        ("phone", "dark"),
+        pytest.param("wide", "dark", marks=pytest.mark.long),
+        pytest.param("phone", "light", marks=pytest.mark.long),
+    ],
+)
 def test_screenshots(visit: Open, artifacts: Path, look: str, scheme: str) -> None:
     """Kept to be looked at; a blank map or a page that overflows sideways fails here."""
     one = visit(color_scheme=scheme, **LOOKS[look])

@@ -46,7 +46,7 @@ def part(picture: np.ndarray, box: list[float]) -> np.ndarray:
     return picture[y : y + height, x : x + width]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_one_click_gives_the_whole_view(visit: Open, artifacts: Path, scheme: str) -> None:
     """The picture would be blank, small, in the wrong colours, or without its stamp."""
     one = visit(color_scheme=scheme)
@@ -73,7 +73,7 @@ def test_one_click_gives_the_whole_view(visit: Open, artifacts: Path, scheme: st
     print(f"{scheme}: {one.probe('picture')}")
 
 
-@pytest.mark.parametrize("name", ["map-paged", "time"])
+@pytest.mark.parametrize("name", ["map-paged", pytest.param("time", marks=pytest.mark.long)])
 def test_each_figure_has_its_camera(visit: Open, artifacts: Path, name: str) -> None:
     """A figure's own picture would be clear where the page is dark, and nobody could say of
     which run it is."""
@@ -102,8 +102,15 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width", "height"),
+    [
+        ("light", 1440, 900),
+        ("dark", 390, 844),
+        pytest.param("dark", 1440, 900, marks=pytest.mark.long),
+        pytest.param("light", 390, 844, marks=pytest.mark.long),
+    ],
+)
 def test_the_report_works_offline(
     browser: Browser, report_file: Path, artifacts: Path, scheme: str, width: int, height: int
 ) -> None:

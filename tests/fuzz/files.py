@@ -38,13 +38,13 @@ class Input(NamedTuple):
     shown: Any
 
 
-_TRACES = (
+TRACES = (
     formats.AZURE_2023, formats.AZURE_2024, formats.AZURE_2025, formats.BURSTGPT,
     formats.BURSTGPT_2, formats.VIDUR, formats.VIDUR_LENGTHS, formats.VTC, formats.PLAIN,
     formats.MOONCAKE, formats.BAILIAN, formats.APEX, formats.LLMSERVINGSIM, formats.VLLM,
     formats.PAIRS, formats.OBJECTS, '{"prompt_len": [1, 2], "output_len": [3, 4], "t": [0, 1]}',
 )  # fmt: skip
-_DOCUMENTS = [t.encode() for t in _TRACES if t.lstrip()[0] in "{[" and "\n{" not in t]
+_DOCUMENTS = [t.encode() for t in TRACES if t.lstrip()[0] in "{[" and "\n{" not in t]
 RATES = b"0,0.5,1.2,Gamma,0.7,2.1\n600,1.5,0.9,Weibull,0.7,2.1\n1200,0,1,,0,0\n"
 LENGTHS = json.dumps(
     {
@@ -67,7 +67,7 @@ def trace(random: Random) -> Input:
     elif random.randrange(3) == 0:
         data = broken_json(random, one_of(random, [*_DOCUMENTS, LENGTHS]))
     else:
-        data = broken_text(random, one_of(random, _TRACES).encode())
+        data = broken_text(random, one_of(random, TRACES).encode())
     unit = one_of(random, [None, None, None, "s", "ms", "us", "ns", odd(random)])
     unit = unit if unit is None or isinstance(unit, str) else str(unit)
     rate = one_of(random, [None, 1.0, 1e-300, 1e300])
@@ -75,10 +75,12 @@ def trace(random: Random) -> Input:
     if isinstance(value, int | float) and abs(value) < 1e300:
         rate = float(value)
     size = len(data) + len(companion or b"")
-    return Input(size, lambda: _trace(data, companion, unit, rate), (data, companion, unit, rate))
+    return Input(
+        size, lambda: read_requests(data, companion, unit, rate), (data, companion, unit, rate)
+    )
 
 
-def _trace(data: bytes, companion: bytes | None, unit: str | None, rate: Any) -> None:
+def read_requests(data: bytes, companion: bytes | None, unit: str | None, rate: Any) -> None:
     found = read_trace(data, companion=companion, unit=unit)
     told = describe(found)
     json.dumps(told, allow_nan=False)
@@ -93,13 +95,13 @@ def _trace(data: bytes, companion: bytes | None, unit: str | None, rate: Any) ->
 
 
 @lru_cache(maxsize=1)
-def _scenarios() -> list[bytes]:
+def scenarios() -> list[bytes]:
     return [text.encode() for text in examples().values()]
 
 
 def scenario(random: Random) -> Input:
     """A scenario, replayed, its pictures drawn."""
-    data = one_of(random, _scenarios())
+    data = one_of(random, scenarios())
     data = broken_text(random, data) if random.randrange(3) == 0 else broken_json(random, data)
     return Input(len(data), lambda: replay_scenario(data), data)
 
@@ -121,7 +123,7 @@ def replay_scenario(data: bytes) -> None:
 
 
 @lru_cache(maxsize=1)
-def _configs() -> list[bytes]:
+def configs() -> list[bytes]:
     own = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32000,
         "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -144,17 +146,17 @@ def _configs() -> list[bytes]:
 
 def config(random: Random) -> Input:
     """A model's config.json, pasted or uploaded, and the plan for it."""
-    data = one_of(random, _configs())
+    data = one_of(random, configs())
     data = broken_text(random, data) if random.randrange(4) == 0 else broken_json(random, data)
     dtype = one_of(random, ["auto", "auto", "bf16", "fp8", str(odd(random))])
     quant = None
     if random.randrange(4) == 0:
         quant = broken_value(random, {"quantization": {"kv_cache_quant_algo": "FP8"}})
     tp = one_of(random, [1, 1, 2, 3, 8, 1024])
-    return Input(len(data), lambda: _config(data, dtype, quant, tp), (data, dtype, quant, tp))
+    return Input(len(data), lambda: plan_for(data, dtype, quant, tp), (data, dtype, quant, tp))
 
 
-def _config(data: bytes, dtype: str, quant: Any, tp: int) -> None:
+def plan_for(data: bytes, dtype: str, quant: Any, tp: int) -> None:
     found = parse_config(data.decode("utf-8-sig", errors="replace"))
     name = found.get("_name_or_path")
     shape = checked_shape(found, name if isinstance(name, str) else "", dtype, quant)

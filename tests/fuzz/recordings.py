@@ -40,9 +40,14 @@ def zipped(parts: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
     for name, data in parts.items():
         if isinstance(listed, dict) and isinstance(listed.get(name), dict):
             listed[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return packed({**parts, MANIFEST: json.dumps(manifest).encode()}, how)
+
+
+def packed(parts: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
+    """As they are."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", how) as file:
-        for name, data in {**parts, MANIFEST: json.dumps(manifest).encode()}.items():
+        for name, data in parts.items():
             file.writestr(name, data)
     return out.getvalue()
 

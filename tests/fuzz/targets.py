@@ -13,7 +13,7 @@ from tests.fuzz import checkpoints, files, recordings, settings
 from tests.fuzz.files import Input
 from tests.fuzz.guard import watched
 
-_TEMPORARY = (Path(tempfile.gettempdir()),)
+TEMPORARY = (Path(tempfile.gettempdir()),)
 
 
 class Target(NamedTuple):
@@ -34,9 +34,9 @@ TARGETS = {
     "command": Target(settings.command, 8, (Path("/no/such/folder"), Path("/dev/full"))),
     "orders": Target(settings.orders, 6),
     "recording": Target(recordings.recording, 1),
-    "checkpoint": Target(checkpoints.checkpoint, 3, (*_TEMPORARY, Path(sys.executable))),
-    "gguf": Target(checkpoints.gguf_file, 2, _TEMPORARY),
-    "chats": Target(checkpoints.chats, 3, _TEMPORARY),
+    "checkpoint": Target(checkpoints.checkpoint, 3, (*TEMPORARY, Path(sys.executable))),
+    "gguf": Target(checkpoints.gguf_file, 2, TEMPORARY),
+    "chats": Target(checkpoints.chats, 3, TEMPORARY),
 }
 
 
