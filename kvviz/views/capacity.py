@@ -9,7 +9,7 @@ import numpy as np
 
 from kvviz.metrics import bound_fit, holes, how_many_fit
 from kvviz.records import REFUSALS, Event, Snapshot
-from kvviz.views.theme import SYMBOLS, Figure, Theme, axis, faded, layout, number
+from kvviz.views.theme import SYMBOLS, Figure, Theme, axis, faded, layout
 
 HEIGHT = 214
 _MARGIN = (44, 8, 6, 34)
@@ -193,9 +193,7 @@ def _marks(events: Sequence[Event], colour: str, name: str, *, solid: bool) -> l
                 "name": f"{name}: {verdict}",
                 "x": [e.step + 1 for e in chosen],
                 "y": [e.need for e in chosen],
-                "customdata": [
-                    [e.request, number(e.need), number(e.free), number(e.largest)] for e in chosen
-                ],
+                "customdata": [[e.request, e.need, e.free, e.largest] for e in chosen],
                 "marker": {
                     "symbol": SYMBOLS[verdict] + ("" if solid else "-open"),
                     "size": 4 if small else 7,
@@ -204,8 +202,8 @@ def _marks(events: Sequence[Event], colour: str, name: str, *, solid: bool) -> l
                     "line": {"width": 0 if solid else 1, "color": colour},
                 },
                 "hovertemplate": "request %{customdata[0]}: " + verdict + "<br>needs "
-                "%{customdata[1]}, free %{customdata[2]}, largest "
-                "%{customdata[3]}<br>step %{x:,}<extra>" + name + "</extra>",
+                "%{customdata[1]:,}, free %{customdata[2]:,}, largest "
+                "%{customdata[3]:,}<br>step %{x:,}<extra>" + name + "</extra>",
             }
         )
     return traces
@@ -223,10 +221,10 @@ def _compactions(events: Sequence[Event], colour: str, name: str) -> list[dict]:
             "name": f"{name}: moved",
             "x": [e.step + 1 for e in chosen],
             "y": [e.need for e in chosen],
-            "customdata": [[e.request, number(e.need), number(e.slots)] for e in chosen],
+            "customdata": [[e.request, e.need, e.slots] for e in chosen],
             "marker": {"symbol": "diamond-open", "size": 7, "color": colour},
             "hovertemplate": "request %{customdata[0]} waited for a move<br>"
-            "needs %{customdata[1]}, %{customdata[2]} slots were copied<br>step %{x:,}<extra>"
+            "needs %{customdata[1]:,}, %{customdata[2]:,} slots were copied<br>step %{x:,}<extra>"
             + name
             + "</extra>",
         }
