@@ -204,6 +204,15 @@ def test_a_span_near_zero_has_no_rate() -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_requests_whose_hash_ids_are_not_used_share_nothing() -> None:
+    """Two ids are too many for three tokens, in every row: the blocks shared were divided by none.
+    (Found by Atheris.)"""
+    row = {"timestamp": 0, "input_length": 3, "output_length": 44, "hash_ids": [0, 7]}
+    found = describe(read_trace(f"{json.dumps(row)}\n{json.dumps(row)}\n".encode()))
+    assert found["rows"] == 2
+    assert found["prefix"] is None
+
+
 def test_a_start_of_text_beyond_all_tokens(tmp_path: Path) -> None:
     for other, good in folder().items():
         (tmp_path / other).write_bytes(good)
