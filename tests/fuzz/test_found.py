@@ -205,10 +205,14 @@ def test_a_span_near_zero_has_no_rate() -> None:
 
 
 def test_requests_whose_hash_ids_are_not_used_share_nothing() -> None:
-    """Two ids are too many for three tokens, in every row: the blocks shared were divided by none.
-    (Found by Atheris.)"""
-    row = {"timestamp": 0, "input_length": 3, "output_length": 44, "hash_ids": [0, 7]}
-    found = describe(read_trace(f"{json.dumps(row)}\n{json.dumps(row)}\n".encode()))
+    """Two ids are too many for three tokens, and the row whose id fits has no arrival: the blocks
+    shared were divided by none. (Found by Atheris.)"""
+    rows = [
+        {"timestamp": 0, "input_length": 3, "output_length": 44, "hash_ids": [0, 7]},
+        {"timestamp": 1, "input_length": 3, "output_length": 44, "hash_ids": [0, 7]},
+        {"input_length": 3, "output_length": 44, "hash_ids": [0]},
+    ]
+    found = describe(read_trace("\n".join(map(json.dumps, rows)).encode()))
     assert found["rows"] == 2
     assert found["prefix"] is None
 
