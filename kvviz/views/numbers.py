@@ -48,10 +48,12 @@ def side_by_side(lanes: Mapping[str, list[Number]]) -> dict[str, dict[str, dict[
             rows.setdefault(each.group, {}).setdefault(row, {})[lane] = each
     for group, of_group in rows.items():
         for row, cells in of_group.items():
-            known = next(iter(cells.values()))
-            missing = replace(
-                absent(row, known.formula, known.source, "this layout does not count it"),
-                group=group,
-            )
-            of_group[row] = {lane: cells.get(lane, missing) for lane in lanes}
+            if len(cells) < len(lanes):
+                missing = _missing(row, group, next(iter(cells.values())))
+                of_group[row] = {lane: cells.get(lane, missing) for lane in lanes}
     return rows
+
+
+def _missing(row: str, group: str, known: Number) -> Number:
+    because = "this layout does not count it"
+    return replace(absent(row, known.formula, known.source, because), group=group)
