@@ -109,10 +109,7 @@ class Engine:
         """The request ends with its next token; False when it is not here."""
         for sequence in (*self.scheduler.running, *self.scheduler.waiting):
             if sequence.request.id == request_id:
-                output = min(sequence.request.output_len, sequence.generated + 1)
-                sequence.request = replace(sequence.request, output_len=output)
-                sequence.life = sequence.request.life
-                self.scheduler.reconsider()
+                self.scheduler.shorten(sequence)
                 return True
         return False
 
@@ -184,7 +181,7 @@ class Engine:
             self.slot_bytes,
             layout.admissible,
             layout.columns(),
-            **running_columns(s.running, layout),
+            **running_columns(s.running, s.facts, layout),
             waiting_id=np.array([w.request.id for w in waiting], np.int64),
             waiting_need=np.array([layout.need(w.request, w.tokens) for w in waiting], np.int64),
             head=self._head(),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from kvviz.config import Engine as EngineConfig
 from kvviz.engine.forward import Chunk
 from kvviz.engine.hostswap import HostSwap
 from kvviz.engine.ledger import Ledger
+from kvviz.engine.running import RunningFacts
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
 from kvviz.records import ADMITTED, CAPACITY, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
@@ -49,6 +51,7 @@ class Scheduler:
         self.config = config
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
+        self.facts = RunningFacts()
         self.head: Verdict | None = None
         self.ledger = Ledger()
         self.host = HostSwap(config.swap_slots, layout.grain)
@@ -63,6 +66,16 @@ class Scheduler:
     def reconfigure(self, config: EngineConfig) -> None:
         """Take settings that need no restart; the layout has taken its own."""
         self.config = config
+        self.reconsider()
+
+    def shorten(self, sequence: Sequence) -> None:
+        """It ends with its next token, wherever it is."""
+        request = sequence.request
+        output = min(request.output_len, sequence.generated + 1)
+        sequence.request = replace(request, output_len=output)
+        sequence.life = sequence.request.life
+        if sequence.admitted >= 0:
+            self.facts.shorten(self.running.index(sequence), sequence.life)
         self.reconsider()
 
     def reconsider(self) -> None:
@@ -172,8 +185,7 @@ class Scheduler:
                 if verdict.moved:
                     self._copied(child, verdict)
                 child.written = parent.written
-                child.admitted = self.ledger.step
-                self.running.append(child)
+                self._join(child)
                 self.ledger.admitted += 1
                 self.ledger.note("fork", child.request.id, slots=child.written)
                 started.append(child)
@@ -184,14 +196,15 @@ class Scheduler:
         return started
 
     def finish(self, sequence: Sequence) -> None:
-        self._leave(sequence)
+        self.leave(sequence)
         self.layout.release(sequence.request.id)
         self.ledger.note("finish", sequence.request.id, slots=sequence.written)
 
-    def _leave(self, sequence: Sequence) -> None:
-        """It runs no more: what it held is about to come free."""
+    def leave(self, sequence: Sequence) -> None:
+        """It runs no more. Releasing what it holds is up to the caller."""
         at = self.running.index(sequence)
         del self.running[at]
+        self.facts.remove(at)
         oldest, lines = self._decoding
         if at < len(oldest):
             self._decoding = (
@@ -203,6 +216,11 @@ class Scheduler:
     @property
     def _chunk(self) -> int:
         return self.config.chunk or 1 << 30
+
+    def _join(self, sequence: Sequence) -> None:
+        sequence.admitted = self.ledger.step
+        self.running.append(sequence)
+        self.facts.add(sequence)
 
     def _has_turn(self) -> bool:
         return len(self.running) < self.config.max_running
@@ -243,7 +261,7 @@ class Scheduler:
                 return False
 
     def _preempt(self, victim: Sequence, verdict: Verdict) -> None:
-        self._leave(victim)
+        self.leave(victim)
         self.ledger.preempted += 1
         self.ledger.note("preempt", victim.request.id, verdict, slots=victim.written)
         if not self._swap_out(victim):
@@ -298,8 +316,7 @@ class Scheduler:
         return verdict, count
 
     def _start(self, sequence: Sequence, verdict: Verdict) -> None:
-        self.running.append(sequence)
-        sequence.admitted = self.ledger.step
+        self._join(sequence)
         self.ledger.admitted += 1
         self.ledger.note("admit", sequence.request.id, verdict)
         if verdict.moved:

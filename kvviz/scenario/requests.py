@@ -201,7 +201,7 @@ class RequestsReplay:
         """A parked request with its prompt written leaves the batch, and keeps its slots."""
         if not self._job(sequence.request.id).parked or sequence.pending:
             return False
-        self.scheduler.running.remove(sequence)
+        self.scheduler.leave(sequence)
         self._parked.append(sequence)
         return True
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 
 from kvviz.build import build_lanes
-from kvviz.engine.running import running_columns
-from tests.helpers import small
+from kvviz.engine.running import RunningFacts, running_columns
+from kvviz.engine.sequence import Sequence
+from tests.helpers import request, small
 
 
 def test_each_running_request_has_its_row():
@@ -14,10 +17,11 @@ def test_each_running_request_has_its_row():
     lanes = build_lanes(small({"dry": True, "mix.rate": 0.8}), history=16)
     for _ in range(40):
         lanes.step()
+    assert lanes.finish(lanes.engines["paged"].scheduler.running[1].request.id)
     for engine in lanes.engines.values():
         running = engine.scheduler.running
         assert len(running) > 1
-        found = running_columns(running, engine.layout)
+        found = running_columns(running, engine.scheduler.facts, engine.layout)
         assert [
             (
                 s.request.id,
@@ -49,3 +53,19 @@ def test_hurried_steps_are_checked_once_at_their_end():
     assert checked == list(lanes.engines)
     lanes.step()
     assert checked == 2 * list(lanes.engines)
+
+
+def test_facts_follow_the_list():
+    """Somebody in the middle leaves, and those behind have another's prompt and life."""
+    facts, listed, rng = RunningFacts(), [], Random(1)
+    for id in range(400):
+        sequence = Sequence(request(id, 1 + id % 7, 1 + id % 5), 0, admitted=id)
+        facts.add(sequence)
+        listed.append(sequence)
+        if rng.random() < 0.6:
+            at = rng.randrange(len(listed))
+            del listed[at]
+            facts.remove(at)
+    assert len(listed) > 64
+    rows = [(s.request.id, s.request.life, s.request.prompt_len, s.admitted) for s in listed]
+    assert list(zip(*facts.columns().tolist(), strict=True)) == rows
