@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 from collections.abc import Callable
@@ -52,6 +53,8 @@ def run_benches(names: list[str]) -> dict[str, Any]:
     print(f"{report['machine']}\n{report['load']}")
     for name in names or BENCHES:
         print(name)
+        gc.collect()
+        gc.freeze()  # as the server does: what was loaded is never garbage, and no figure's cost
         try:
             measured = BENCHES[name]()
         except LeftOut as reason:
