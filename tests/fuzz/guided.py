@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 FOLDER = Path("artifacts/fuzz")
 LONGEST = 1 << 16  # bytes of an input
 GIBIBYTES = 3
+SLOWER = 3.0  # seconds more than without the instruments
 
 
 class Reader(NamedTuple):
@@ -116,7 +117,8 @@ def _watched(reader: Reader, module: Any) -> Callable[[bytes], None]:
     from tests.fuzz.targets import TEMPORARY
 
     def one(data: bytes) -> None:
-        watched(lambda: reader.call(module, data), len(data), may=TEMPORARY, extra=reader.extra)
+        extra = reader.extra + SLOWER
+        watched(lambda: reader.call(module, data), len(data), may=TEMPORARY, extra=extra)
 
     return one
 
