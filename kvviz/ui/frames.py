@@ -1,14 +1,16 @@
 """Frames: what a viewer's browser gets. Published in, compressed JSON out.
 
 A figure that did not change since the viewer's last frame is not sent again. Maps go with every
-frame, the small charts at most once in `CHART_SECONDS` while the engine runs.
+frame. While the engine runs, each of `PARTS` goes at most once in `CHART_SECONDS`, and where frames
+follow each other closely one of them in a frame: no frame is much larger than the others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -33,7 +35,8 @@ from kvviz.views.theme import THEMES, Figure, Theme, number
 from kvviz.views.unusable import unusable
 
 CHART_SECONDS = 0.5
-_HOVER_ROWS = 8192  # above that the columns for hovering go with the charts
+PARTS = ("charts", "numbers", "hover")
+_HOVER_ROWS = 8192  # up to that the columns for hovering go with every frame
 _MERGED_ABOVE = 1024  # rows
 _HOVER_MOST = 1 << 16  # rows
 _WAITING = 12  # of the queue, named on the page
@@ -42,11 +45,13 @@ _WAITING = 12  # of the queue, named on the page
 class FrameBuilder:
     """One a viewer; remembers what that viewer has. `theme` and `colour_by` may change."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.theme = "light"
         self.colour_by = "request"
+        self._clock = clock
         self._sent: dict[str, int] = {}
-        self._charts_at = 0.0
+        self._part_at = dict.fromkeys(PARTS, -math.inf)
+        self._built_at = -math.inf
         self._look: tuple[Any, ...] = ()
 
     def build(
@@ -59,36 +64,43 @@ class FrameBuilder:
     ) -> bytes:
         """The next frame: zlib-compressed JSON, see `live.js` for what reads it. `more`: answers
         to what this viewer asked, and `said`: names of the figures of `extra`;
-        `extra(theme, colour_by)`: figures that it asked for; `light`: without the charts, which
+        `extra(theme, colour_by)`: figures that it asked for; `light`: without the parts, which
         another frame will bring."""
         theme = THEMES[self.theme]
-        now = time.monotonic()
-        look = (self.theme, self.colour_by, published.state, published.looking)
-        with_charts = (
-            now - self._charts_at >= CHART_SECONDS
-            or look != self._look
-            or published.state != "running"  # no later frame would bring them
-            or published.looking
-        )
-        with_charts = with_charts and not light
-        if with_charts:
-            self._charts_at, self._look = now, look
+        parts = () if light else self._due(published)
         frame = head(published, theme) | (more or {})
         figures = maps(published, theme, self.colour_by)
-        if with_charts:
+        if "charts" in parts:
             figures |= charts(published, theme)
-            frame["numbers"] = tables(published)
             shown = {name: lane.snapshot for name, lane in published.lanes.items()}
             if shown:
                 frame["said"] = frame["said"] | charts_said(shown, asked(shown))
+        if "numbers" in parts:
+            frame["numbers"] = tables(published)
         figures |= extra(theme, self.colour_by)
         frame["hover"] = {
             name: found
             for name, lane in published.lanes.items()
-            if (with_charts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
+            if ("hover" in parts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
         }
         text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
         return deflated(text)
+
+    def _due(self, published: Published) -> Sequence[str]:
+        """The parts that go with this frame."""
+        now, built = self._clock(), self._built_at
+        self._built_at = now
+        look = (self.theme, self.colour_by, published.state, published.looking)
+        # Where it does not run, no later frame would bring them
+        settled = published.state != "running" or published.looking
+        parts: Sequence[str] = PARTS
+        if look == self._look and not settled:
+            late = [part for part in PARTS if now - self._part_at[part] >= CHART_SECONDS]
+            closely = now - built < CHART_SECONDS / 2
+            parts = sorted(late, key=self._part_at.__getitem__)[: 1 if closely else None]
+        self._look = look
+        self._part_at.update(dict.fromkeys(parts, now))
+        return parts
 
     def _changed(self, figures: dict[str, Figure]) -> str:
         """The figures that this viewer does not have yet, as the inside of a JSON object: each

@@ -14,7 +14,7 @@ import pytest
 from kvviz import __version__
 from kvviz.live.published import Published
 from kvviz.live.runner import FLAT_OUT, LiveRunner
-from kvviz.ui.frames import FrameBuilder
+from kvviz.ui.frames import PARTS, FrameBuilder
 from kvviz.views.memory_map import Grid
 from kvviz.views.numbers import GROUPS, HEADLINE
 from kvviz.views.theme import THEMES
@@ -112,6 +112,31 @@ def test_what_changed_is_sent(published, monkeypatch):
     forced = read(builder.build(replace(later, version=3, state="paused")))
     assert {"time", "size", "holes", "bytes", "unusable"} >= set(forced["figures"])
     assert "time" in forced["figures"]
+
+
+def test_a_running_engine_brings_one_part_a_frame(monkeypatch):
+    """One frame in five would cost twice the others; or, at a step a second, the charts and the
+    numbers would show older steps than the map."""
+    monkeypatch.setattr("kvviz.ui.frames._HOVER_ROWS", 0)
+    now = 0.0
+    builder = FrameBuilder(lambda: now)
+
+    def parts(step: int) -> set[str]:
+        frame = read(builder.build(publish(defaults(), step, version=step)))
+        brought = {"charts": "time" in frame["figures"], "numbers": frame["numbers"],
+                   "hover": frame["hover"]}  # fmt: skip
+        return {name for name, found in brought.items() if found}
+
+    found = []
+    for step in range(12):
+        now = step / 10
+        found.append(parts(400 + step))
+    assert found[0] == set(PARTS)
+    assert all(len(brought) <= 1 for brought in found[1:])
+    for part in PARTS:
+        assert [part in brought for brought in found[5:]].count(True) in (1, 2)
+    now += 1.0
+    assert parts(420) == set(PARTS)
 
 
 def test_tables_come_with_the_charts_and_agree_with_the_maps(published, monkeypatch):
