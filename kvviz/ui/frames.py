@@ -116,7 +116,7 @@ class FrameBuilder:
 
 def head(published: Published, theme: Theme) -> dict[str, Any]:
     """Everything that is text: verdict, the numbers over the maps, status, stamp. The tables of
-    numbers come with the charts only."""
+    numbers do not come with every frame."""
     stopped = published.stopped
     going = {name: lane for name, lane in published.lanes.items() if name not in stopped}
     snapshots = {name: lane.snapshot for name, lane in going.items()}

@@ -85,7 +85,7 @@ def main() -> int:
     args = parser.parse_args()
     reader = READERS[args.reader]
     if args.file:
-        _watched(reader, import_module(reader.module))(args.file.read_bytes())
+        guarded(reader, import_module(reader.module))(args.file.read_bytes())
         return 0
     if not util.find_spec("atheris"):
         print("Atheris is not installed: pip install atheris==3.0.0", file=sys.stderr)
@@ -105,13 +105,13 @@ def main() -> int:
     # Looked up when it is called: which one it is, is known once the search has begun
     mutator = _mutator(lambda data, longest: atheris.Mutate(data, longest))
     atheris.Setup(
-        [sys.argv[0], *options, str(corpus)], _watched(reader, module), custom_mutator=mutator
+        [sys.argv[0], *options, str(corpus)], guarded(reader, module), custom_mutator=mutator
     )
     atheris.Fuzz()
     return 0
 
 
-def _watched(reader: Reader, module: Any) -> Callable[[bytes], None]:
+def guarded(reader: Reader, module: Any) -> Callable[[bytes], None]:
     """The reader under the guard: a KvvizError is an answer, all else is a finding."""
     from tests.fuzz.guard import watched
     from tests.fuzz.targets import TEMPORARY

@@ -3,10 +3,13 @@ the long one."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.guided import READERS, guarded
 from tests.fuzz.targets import TARGETS, attack
 
 EXAMPLES = {
@@ -25,3 +28,14 @@ def test_hostile_input_is_taken_or_refused_in_a_line(name: str) -> None:
         attack(name, random)
 
     attacked()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_guided_search_begins_with_good_input(name: str) -> None:
+    """The search would look at nothing but refusals, or not begin at all."""
+    reader = READERS[name]
+    module = import_module(reader.module)
+    good = reader.good(module)
+    assert good
+    reader.call(module, good[0])
+    guarded(reader, module)(good[-1][:-9])

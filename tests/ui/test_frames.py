@@ -139,7 +139,7 @@ def test_a_running_engine_brings_one_part_a_frame(monkeypatch):
     assert parts(420) == set(PARTS)
 
 
-def test_tables_come_with_the_charts_and_agree_with_the_maps(published, monkeypatch):
+def test_tables_come_now_and_then_and_agree_with_the_maps(published, monkeypatch):
     """They would weigh on every frame, or stay behind the picture once a run is paused."""
     monkeypatch.setattr("kvviz.ui.frames.CHART_SECONDS", 3600.0)
     builder = FrameBuilder()
