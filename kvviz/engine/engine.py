@@ -18,7 +18,8 @@ from kvviz.config import RunConfig
 from kvviz.engine.forward import Chunk, DryForward, Forward, cut
 from kvviz.engine.recorder import Recorder
 from kvviz.engine.running import running_columns
-from kvviz.engine.scheduler import Schedule, Scheduler, chunks
+from kvviz.engine.schedule import Schedule, chunks
+from kvviz.engine.scheduler import Scheduler
 from kvviz.engine.sequence import Sequence
 from kvviz.errors import KvvizError
 from kvviz.records import SIBLINGS, WAITING_SHOWN, Counters, Event, Request, Snapshot, Verdict

@@ -14,33 +14,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from kvviz.caches.layout import Layout
 from kvviz.config import Engine as EngineConfig
-from kvviz.engine.forward import Chunk
 from kvviz.engine.hostswap import HostSwap
 from kvviz.engine.ledger import Ledger
 from kvviz.engine.running import RunningFacts
+from kvviz.engine.schedule import Row, Schedule
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
 from kvviz.records import ADMITTED, CAPACITY, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
 
-Row = tuple[Sequence, int]  # and how many of its tokens are written
 _NOBODY: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
-
-
-class Schedule(NamedTuple):
-    """What a step writes: first one token each of the `oldest`, who generate and begin no
-    samples, then the `rows`."""
-
-    oldest: list[Sequence]
-    rows: list[Row]
-
-    def all_rows(self) -> list[Row]:
-        return [(sequence, 1) for sequence in self.oldest] + self.rows
 
 
 class Scheduler:
@@ -402,15 +389,3 @@ class Scheduler:
     def _copied(self, sequence: Sequence, verdict: Verdict) -> None:
         self.ledger.copied += verdict.moved
         self.ledger.note("copy", sequence.request.id, verdict, slots=verdict.moved)
-
-
-def chunks(rows: list[Row]) -> list[Chunk]:
-    """The batch of a schedule: what to write, and how many tokens each row yields."""
-    return [
-        Chunk(s.request, s.written, count, _yields(s) if count == s.pending else 0)
-        for s, count in rows
-    ]
-
-
-def _yields(sequence: Sequence) -> int:
-    return sequence.request.samples if sequence.forks else 1
