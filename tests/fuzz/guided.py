@@ -113,6 +113,7 @@ def main() -> int:
 
 def guarded(reader: Reader, module: Any) -> Callable[[bytes], None]:
     """The reader under the guard: a KvvizError is an answer, all else is a finding."""
+    # Not above: these load what is to be instrumented
     from tests.fuzz.guard import watched
     from tests.fuzz.targets import TEMPORARY
 

@@ -88,7 +88,7 @@ def _arrivals(trace: Trace) -> dict[str, float] | None:
 
 
 def _prefix(trace: Trace) -> dict[str, float] | None:
-    if trace.prefix is None or not len(trace.prefix.ids):  # a column of empty lists shares nothing
+    if trace.prefix is None:
         return None
     blocks, distinct = len(trace.prefix.ids), len(np.unique(trace.prefix.ids))
     return {

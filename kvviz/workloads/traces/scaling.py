@@ -57,4 +57,4 @@ def _prefix(prefix: Prefix, divide: int, prompt: np.ndarray) -> Prefix | None:
         return None
     block = prefix.block // divide
     taken = prefix.take(np.arange(len(prompt)), -(-prompt // block))
-    return replace(taken, block=block)
+    return taken and replace(taken, block=block)

@@ -73,12 +73,14 @@ class Prefix:
         ids = self.of(row)[: -(-prompt // block)].tolist()
         return tuple((id, min(block, prompt - at * block)) for at, id in enumerate(ids))
 
-    def take(self, rows: np.ndarray, at_most: np.ndarray | None = None) -> Prefix:
-        """These rows in this order, each cut to its first `at_most` ids."""
+    def take(self, rows: np.ndarray, at_most: np.ndarray | None = None) -> Prefix | None:
+        """These rows in this order, each cut to its first `at_most` ids; None when none has any."""
         starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
         if at_most is not None:
             lengths = np.minimum(lengths, at_most)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
+        if not offsets[-1]:
+            return None
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Prefix(self.ids[np.repeat(starts, lengths) + inside], offsets, self.block)
 
