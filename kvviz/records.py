@@ -229,8 +229,15 @@ class Columns:
         return int(self.holes[1].sum())
 
     @cached_property
+    def live(self) -> int:
+        """Rows that belong to somebody."""
+        return int(np.count_nonzero(self.owner >= 0))
+
+    @cached_property
     def reserved(self) -> int:
         """Slots that no request can get."""
+        if self.owner.min(initial=HOLE) == HOLE:
+            return 0
         return int(self.size[(self.owner == RESERVED).nonzero()[0]].sum())
 
     @cached_property

@@ -76,7 +76,8 @@ class HoleAllocator:
     def hole_columns(self) -> np.ndarray:
         sizes = self._rows.sizes
         found = np.empty((2, len(sizes)), np.int64)
-        found[:] = list(sizes), list(sizes.values())
+        found[0] = np.fromiter(sizes, np.int64, len(sizes))
+        found[1] = np.fromiter(sizes.values(), np.int64, len(sizes))
         return found
 
     def live(self) -> list[Region]:

@@ -62,9 +62,9 @@ def every_metric(snapshot: Snapshot, ask: int) -> None:
     largest = snapshot.admissible
     one = np.array([ask])
     for wanted in (one, SIZES):
-        metrics.how_many_fit(sizes, block, free, wanted)
+        fit = metrics.how_many_fit(sizes, block, free, wanted)
         metrics.bound_fit(free, wanted)
-        metrics.unusable_curve(sizes, block, free, wanted)
+        metrics.unusable_curve(sizes, block, free, wanted, fit=fit if wanted is one else None)
     metrics.hole_histogram(sizes, largest)
     metrics.buddyinfo(snapshot)
     metrics.textbook_breakdown(snapshot)
@@ -75,7 +75,7 @@ def every_metric(snapshot: Snapshot, ask: int) -> None:
     if not snapshot.paged:
         metrics.external_fragmentation(free, largest)
         metrics.fragmentation(sizes, ask)
-        metrics.fifty_percent(len(sizes), len(metrics.live_regions(snapshot)), 1, 2)
+        metrics.fifty_percent(len(sizes), snapshot.columns.live, 1, 2)
         metrics.unused_memory(snapshot)
         metrics.robson(snapshot, ask)
 

@@ -174,6 +174,11 @@ class CellsLayout:
     def held(self, request_id: int) -> int:
         return self.written(request_id) + int(self._waits[self.table.row(request_id)])
 
+    def sizes_each(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each of these lines of the table: (cells written, cells held), int64 [n] each."""
+        written = self._written[lines]
+        return written, written + self._waits[lines]
+
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)
 

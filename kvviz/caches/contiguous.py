@@ -167,9 +167,10 @@ class ContiguousLayout:
     def held(self, request_id: int) -> int:
         return self._rows.size_of[self.table.row(request_id)]
 
-    def held_each(self, request_ids: list[int]) -> np.ndarray:
-        """Slots held by each of these requests, int64 [n]."""
-        return self._rows.size[self.table.rows(request_ids)]
+    def sizes_each(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each of these lines of the table: (slots written, slots held), int64 [n] each."""
+        held = self._rows.size[lines]
+        return held - self._rows.room[lines], held
 
     def note(self, entry: Entry) -> None:
         self._journal.append(entry)

@@ -39,13 +39,14 @@ class Layout(Protocol):
     """Questions change nothing; a refused call leaves everything as it was.
 
     Some layouts offer more, and callers ask for it by name: `append_each(lines)` (one token for
-    many sequences in one call), `fork(parent, child)` (a sample that starts from the parent's
-    slots), `question_return(request, tokens, back)` (of a request that comes back from host memory,
-    where admission may ask for less than all its tokens), `maintain()` (compaction once a step),
-    `compact()` (close the holes now), `extras()` (see `extras_of`), `owners()` (whose the regions
-    are, by address). One that says `swaps = False` has its victims computed anew; where `single`
-    is True a request gets one unit of `grain` slots and no more; one that is `steadfast` admits
-    nobody whom it refused before something was released or moved.
+    many sequences in one call), `sizes_each(lines)` (slots written and slots held of many),
+    `fork(parent, child)` (a sample that starts from the parent's slots), `question_return(request,
+    tokens, back)` (of a request that comes back from host memory, where admission may ask for less
+    than all its tokens), `maintain()` (compaction once a step), `compact()` (close the holes now),
+    `extras()` (see `extras_of`), `owners()` (whose the regions are, by address). One that says
+    `swaps = False` has its victims computed anew; where `single` is True a request gets one unit of
+    `grain` slots and no more; one that is `steadfast` admits nobody whom it refused before
+    something was released or moved.
     """
 
     capacity: int
@@ -182,8 +183,6 @@ class AddressTable:
 
     def rows(self, request_ids: Iterable[int]) -> np.ndarray:
         """The rows of these requests, int64 [n]."""
-        if request_ids == [*self._row]:  # all, as they came: what a snapshot asks for
-            return np.fromiter(self._row.values(), np.int64, len(self._row))
         return np.fromiter(map(self._row.__getitem__, request_ids), np.int64)
 
     def put(self, request_id: int, at: int, starts: np.ndarray | int, count: int = 1) -> None:

@@ -244,9 +244,10 @@ class PagedLayout:
     def held(self, request_id: int) -> int:
         return self._blocks_of[self.table.row(request_id)] * self.grain
 
-    def held_each(self, request_ids: list[int]) -> np.ndarray:
-        """Slots held by each of these requests, int64 [n]."""
-        return self._blocks[self.table.rows(request_ids)] * self.grain
+    def sizes_each(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each of these lines of the table: (slots written, slots held), int64 [n] each."""
+        held = self._blocks[lines] * self.grain
+        return held - self._room[lines], held
 
     def block_table(self, request_id: int) -> np.ndarray:
         """Physical block ids in logical order, int64 [blocks]."""
@@ -281,12 +282,18 @@ class PagedLayout:
 
     def columns(self) -> Columns:
         lines = (self._room > 0).nonzero()[0]  # all other blocks that are held are full
-        full, tail = np.divmod(self._blocks[lines] * self.grain - self._room[lines], self.grain)
+        blocks = self._blocks[lines]
+        written = blocks * self.grain - self._room[lines]
+        full = written // self.grain
+        tail = written - full * self.grain
         part = tail > 0
-        begun = full + part
+        unwritten = blocks - full - part
+        ahead = unwritten.nonzero()[0]  # of them the last blocks hold nothing yet
         return self._rows.columns(
             (self._ids_at(lines[part], full[part]), tail[part]),
-            self._ids_from(lines, begun, self._blocks[lines] - begun),
+            self._ids_from(lines[ahead], (full + part)[ahead], unwritten[ahead])
+            if len(ahead)
+            else _NONE,
             self._holders() if self._shares else None,
         )
 

@@ -83,15 +83,16 @@ class RegionRows:
 
     def columns(self, holes: np.ndarray) -> Columns:
         """Rows that tile the pool, with these holes [2, n], (starts, sizes) in any order."""
-        lines = self._held()
-        live = len(lines)
+        ids, starts, sizes, rooms, _ = self._wide.take(self._held(), axis=1)
+        live = len(ids)
         rows = np.zeros((5, live + holes.shape[1]), np.int64)
-        rows[:4, :live] = self._wide[[1, 2, 3, 0]][:, lines]
-        rows[2, :live] = rows[1, :live] - rows[2, :live]
-        rows[4, :live] = 1
-        rows[:2, live:] = holes
-        rows[3, live:] = HOLE
-        return Columns(*rows.take(rows[0].argsort(), axis=1))
+        start, size, used, owner, refs = rows
+        start[:live], start[live:] = starts, holes[0]
+        size[:live], size[live:] = sizes, holes[1]
+        np.subtract(sizes, rooms, out=used[:live])
+        owner[:live], owner[live:] = ids, HOLE
+        refs[:live] = 1
+        return Columns(*rows.take(start.argsort(), axis=1))
 
     def _held(self) -> np.ndarray:
         return self.size.nonzero()[0]

@@ -9,7 +9,7 @@ import numpy as np
 from kvviz.caches.layout import Layout
 from kvviz.engine.sequence import Sequence
 
-_NAMES = ("id", "life", "prompt", "since")
+_NAMES = ("id", "life", "prompt", "since", "line")
 
 
 class RunningFacts:
@@ -20,12 +20,18 @@ class RunningFacts:
         self._wide = np.zeros((len(_NAMES), 64), np.int64)
         self._count = 0
 
-    def add(self, sequence: Sequence) -> None:
-        """It runs now, behind all others."""
+    def add(self, sequence: Sequence, line: int) -> None:
+        """It runs now, behind all others, and has this line of the address table."""
         at, request = self._count, sequence.request
         if at == self._wide.shape[1]:
             self._wide = np.concatenate([self._wide, np.zeros_like(self._wide)], axis=1)
-        self._wide[:, at] = request.id, sequence.life, request.prompt_len, sequence.admitted
+        self._wide[:, at] = (
+            request.id,
+            sequence.life,
+            request.prompt_len,
+            sequence.admitted,
+            line,
+        )
         self._count = at + 1
 
     def remove(self, at: int) -> None:
@@ -37,8 +43,14 @@ class RunningFacts:
         """The one at this place will hold so many slots at its end."""
         self._wide[_NAMES.index("life"), at] = life
 
+    def lines(self, count: int) -> np.ndarray:
+        """The lines of the table of the first `count`, int64 [count]: a view, until the next
+        comes or goes."""
+        return self._wide[_NAMES.index("line"), :count]
+
     def columns(self) -> np.ndarray:
-        """A copy, int64 [4, running]: id, life, prompt, and the step of its admission."""
+        """A copy, int64 [5, running]: id, life, prompt, the step of its admission, and its line
+        of the address table."""
         return self._wide[:, : self._count].copy()
 
 
@@ -46,18 +58,25 @@ def running_columns(
     running: Rows[Sequence], facts: RunningFacts, layout: Layout
 ) -> dict[str, np.ndarray]:
     """`Snapshot`'s `seq_*`, int64 [running] each, in the order of `running`."""
-    id, life, prompt, since = facts.columns()
-    ids = id.tolist()
-    held_each = getattr(layout, "held_each", None)
+    id, life, prompt, since, lines = facts.columns()
+    used, held = _sizes(running, lines, layout)
     return {
         "seq_id": id,
-        "seq_used": _column([sequence.written for sequence in running]),
+        "seq_used": used,
         "seq_life": life,
-        "seq_held": held_each(ids) if held_each else _column([layout.held(each) for each in ids]),
+        "seq_held": held,
         "seq_prompt": prompt,
         "seq_since": since,
     }
 
 
-def _column(numbers: list[int]) -> np.ndarray:
-    return np.fromiter(numbers, np.int64, len(numbers))
+def _sizes(
+    running: Rows[Sequence], lines: np.ndarray, layout: Layout
+) -> tuple[np.ndarray, np.ndarray]:
+    """(slots written, slots held). Between two steps all that a layout has counted is written."""
+    sizes_each = getattr(layout, "sizes_each", None)
+    if sizes_each:
+        return sizes_each(lines)
+    used = [sequence.written for sequence in running]
+    held = [layout.held(sequence.request.id) for sequence in running]
+    return np.array(used, np.int64), np.array(held, np.int64)

@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from kvviz.caches.layout import Layout
 from kvviz.config import Engine as EngineConfig
 from kvviz.engine.hostswap import HostSwap
@@ -26,8 +24,6 @@ from kvviz.engine.schedule import Row, Schedule
 from kvviz.engine.sequence import Sequence
 from kvviz.engine.victims import CHOICES
 from kvviz.records import ADMITTED, CAPACITY, NEVER, QUEUED, Request, SwappedIn, SwappedOut, Verdict
-
-_NOBODY: tuple[list[Sequence], np.ndarray] = ([], np.zeros(0, np.int64))
 
 
 class Scheduler:
@@ -42,8 +38,7 @@ class Scheduler:
         self.head: Verdict | None = None
         self.ledger = Ledger()
         self.host = HostSwap(config.swap_slots, layout.grain)
-        # The oldest running, who wrote one token each in one call, and their lines of the table
-        self._decoding: tuple[list[Sequence], np.ndarray] = _NOBODY
+        self._decoding = 0  # so many of the oldest wrote one token each in one call
         self._judged = False  # all who wait have had their first verdict
         self._refused: Sequence | None = None  # the head, while nothing can have made room for it
         self._refusal: Verdict | None = None
@@ -192,12 +187,7 @@ class Scheduler:
         at = self.running.index(sequence)
         del self.running[at]
         self.facts.remove(at)
-        oldest, lines = self._decoding
-        if at < len(oldest):
-            self._decoding = (
-                oldest[:at] + oldest[at + 1 :],
-                np.concatenate([lines[:at], lines[at + 1 :]]),
-            )
+        self._decoding -= at < self._decoding
         self.reconsider()
 
     @property
@@ -207,7 +197,7 @@ class Scheduler:
     def _join(self, sequence: Sequence) -> None:
         sequence.admitted = self.ledger.step
         self.running.append(sequence)
-        self.facts.add(sequence)
+        self.facts.add(sequence, self.layout.table.row(sequence.request.id))
 
     def _has_turn(self) -> bool:
         return len(self.running) < self.config.max_running
@@ -218,21 +208,15 @@ class Scheduler:
         cannot do that or room is short."""
         if self._append_each is None:
             return []
-        oldest, lines = self._decoding
-        self._decoding = _NOBODY
-        more = []
-        for sequence in self.running[len(oldest) :]:
+        count, self._decoding = self._decoding, 0
+        for sequence in self.running[count:]:
             if sequence.tokens - sequence.written != 1 or sequence.forks:
                 break
-            more.append(sequence)
-        if more:
-            oldest = oldest + more
-            row = self.layout.table.row
-            lines = np.concatenate([lines, [row(s.request.id) for s in more]])
-        if not 0 < len(oldest) <= budget or not self._append_each(lines):
+            count += 1
+        if not 0 < count <= budget or not self._append_each(self.facts.lines(count)):
             return []
-        self._decoding = oldest, lines
-        return oldest
+        self._decoding = count
+        return self.running[:count]
 
     def _append(self, sequence: Sequence, count: int) -> bool:
         """Make room for `count` tokens, by preempting others if need be."""

@@ -51,7 +51,7 @@ def how_many_fit(
         return np.zeros(len(sizes), np.int64)
     # In floats, several times as fast: below 2^53 the floor of the rounded quotient is exact
     each = hole_sizes.astype(float) / sizes[:, None].astype(float)
-    return np.floor(each, out=each).sum(axis=1).astype(np.int64)
+    return np.add.reduce(np.floor(each, out=each), axis=1).astype(np.int64)
 
 
 def bound_fit(free: int, sizes: np.ndarray) -> np.ndarray:
@@ -76,17 +76,18 @@ def buddyinfo(snapshot: Snapshot) -> np.ndarray:
     slots behind the last whole block are left out.
     """
     starts, sizes = hole_runs(snapshot)
-    at, end = -(-starts // snapshot.grain), (starts + sizes) // snapshot.grain
-    at = np.minimum(at, end)
+    end = (starts + sizes) // snapshot.grain
+    at = np.minimum(-(-starts // snapshot.grain), end)
     orders = max(1, (snapshot.capacity // snapshot.grain).bit_length())
     # The roundest number in [at, end] is where end and at - 1 first differ: pieces grow up to it
     # and shrink behind it, and the set bits of the two distances are their sizes.
     order = np.frexp(((at - 1) ^ end).astype(float))[1] - 1
-    middle = np.where(at > 0, end >> order << order, 0)
+    middle = end >> order << order
+    middle[at == 0] = 0
     distances = np.concatenate([middle - at, end - middle])
     counts = np.zeros(orders, np.int64)
     top = int(distances.max(initial=0)).bit_length()
-    bits = (1 << np.arange(top))[:, None]
+    bit = np.arange(top)[:, None]
     for first in range(0, len(distances), _AT_ONCE):
-        counts[:top] += (distances[first : first + _AT_ONCE] & bits > 0).sum(axis=1)
+        counts[:top] += np.add.reduce(distances[first : first + _AT_ONCE] >> bit & 1, axis=1)
     return counts

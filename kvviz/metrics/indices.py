@@ -42,8 +42,11 @@ def unusable_curve(
     sizes: np.ndarray,
     *,
     single: bool = False,
+    fit: np.ndarray | None = None,
 ) -> np.ndarray:
     """The unusable index for each request size in `sizes` [n], float64 [n].
+
+    fit [n]: what `how_many_fit` says of the same, where it is known.
 
     Paged: a request takes ceil(r / B) * B slots, for the tail of its last block is internal
     waste; so what is unusable are the blocks left over and the slots behind the last block.
@@ -53,7 +56,8 @@ def unusable_curve(
     if free == 0:
         return np.ones(len(sizes))
     taken = sizes if block is None else -(-sizes // block) * block
-    fit = how_many_fit(hole_sizes, block, free, sizes, single=single)
+    if fit is None:
+        fit = how_many_fit(hole_sizes, block, free, sizes, single=single)
     return (free - taken * fit) / free
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from kvviz.metrics.holes import holes
 from kvviz.records import Snapshot
 
@@ -37,12 +35,6 @@ def fifty_percent(holes: int, live: int, remainder: int, allocations: int) -> Fi
     )
 
 
-def live_regions(snapshot: Snapshot) -> np.ndarray:
-    """Sizes of the rows that belong to somebody, in address order."""
-    c = snapshot.columns
-    return c.size[c.owner >= 0]
-
-
 @dataclass(frozen=True)
 class UnusedMemory:
     """Share of memory in holes: what the rule expects, and what is free."""
@@ -63,10 +55,11 @@ def unused_share(k: float) -> float:
 
 def unused_memory(snapshot: Snapshot) -> UnusedMemory | None:
     """The rule for the pool as it is; None while there is no hole or no live region."""
-    free, live = holes(snapshot), live_regions(snapshot)
-    if not len(free) or not len(live):
+    c = snapshot.columns
+    free, live = len(holes(snapshot)), c.live
+    if not free or not live:
         return None
-    hole, region = float(free.mean()), float(live.mean())
+    hole, region = c.free / free, c.taken / live
     return UnusedMemory(
         hole, region, unused_share(hole / region), snapshot.free / snapshot.capacity
     )

@@ -162,11 +162,10 @@ class PlainLane:
     def _waste(self) -> tuple[int, int]:
         """Internal and external, as in `paper_breakdown`. In blocks neither is a question of
         which are held, so no map is made."""
-        layout, running = self.engine.layout, self.engine.scheduler.running
+        layout = self.engine.layout
         if isinstance(layout, PagedLayout):
-            requests = [sequence.request for sequence in running]
-            life = np.array([request.life for request in requests], np.int64)
-            held = layout.held_each([request.id for request in requests])
+            _, life, _, _, lines = self.engine.scheduler.facts.columns()
+            _, held = layout.sizes_each(lines)
             return never_used(life, held), layout.free % layout.grain
         parts = paper_breakdown(self.engine.snapshot(), self._ask())
         return parts.internal, parts.external

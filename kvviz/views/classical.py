@@ -72,10 +72,11 @@ def _unusable(q: Question) -> Number:
     note = "0: all free memory serves requests of r; 1 when nothing is free, by definition"
     if s.free == 0:
         return Number(name, "1.000", formula, "free slots: 0", "F, free slots: 0", source, note)
-    sizes = q.holes
-    count = int(metrics.how_many_fit(sizes, s.block, s.free, np.array([r]), single=s.single)[0])
+    sizes, one = q.holes, np.array([r])
+    fit = metrics.how_many_fit(sizes, s.block, s.free, one, single=s.single)
     taken = r if s.block is None else -(-r // s.block) * s.block
-    value = float(metrics.unusable_curve(sizes, s.block, s.free, np.array([r]), single=s.single)[0])
+    value = float(metrics.unusable_curve(sizes, s.block, s.free, one, single=s.single, fit=fit)[0])
+    count = int(fit[0])
     left, free = number(s.free - taken * count), number(s.free)
     return Number(
         name,
@@ -165,7 +166,7 @@ def _fifty_percent(q: Question) -> Number:
         return absent(name, formula, source, ANY_BLOCK)
     found = metrics.fifty_percent(
         len(q.holes),
-        len(metrics.live_regions(s)),
+        s.columns.live,
         int(extras.get("allocations_with_remainder", 0)),
         int(extras.get("allocations", 0)),
     )

@@ -180,8 +180,8 @@ def test_more_requests_than_the_table_began_with() -> None:
     for gone in range(0, 40, 2):
         layout.release(gone)
     assert [layout.slots(i) for i in (1, 39)] == [slice(4, 8), slice(156, 160)]
-    assert layout.held_each([39, 1]).tolist() == [4, 4]
-    assert layout.held_each(list(range(1, 40, 2))).tolist() == [4] * 20
+    written, held = layout.sizes_each(layout.table.rows([39, 1]))
+    assert (written.tolist(), held.tolist()) == ([4, 4], [4, 4])
     owners = layout.columns().owner
     assert owners[owners >= 0].tolist() == list(range(1, 40, 2))
     layout.check()

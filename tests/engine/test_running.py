@@ -60,12 +60,16 @@ def test_facts_follow_the_list():
     facts, listed, rng = RunningFacts(), [], Random(1)
     for id in range(400):
         sequence = Sequence(request(id, 1 + id % 7, 1 + id % 5), 0, admitted=id)
-        facts.add(sequence)
+        facts.add(sequence, 1000 - id)
         listed.append(sequence)
         if rng.random() < 0.6:
             at = rng.randrange(len(listed))
             del listed[at]
             facts.remove(at)
     assert len(listed) > 64
-    rows = [(s.request.id, s.request.life, s.request.prompt_len, s.admitted) for s in listed]
+    rows = [
+        (s.request.id, s.request.life, s.request.prompt_len, s.admitted, 1000 - s.request.id)
+        for s in listed
+    ]
     assert list(zip(*facts.columns().tolist(), strict=True)) == rows
+    assert facts.lines(9).tolist() == [row[-1] for row in rows[:9]]
