@@ -7,7 +7,6 @@ follow each other closely one of them in a frame: no frame is much larger than t
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.model.known import SHIPPED_NAME
 from kvviz.records import HOLE, Columns, Event, Snapshot
 from kvviz.ui.chips import chips
-from kvviz.ui.packed import column, deflated
+from kvviz.ui.packed import as_json, column, deflated
 from kvviz.views import breakdown, capacity, holes, memory_map, time_map, words
 from kvviz.views.findings import charts_said, map_said
 from kvviz.views.number import Number
@@ -83,8 +82,7 @@ class FrameBuilder:
             for name, lane in published.lanes.items()
             if ("hover" in parts or _rows(lane) <= _HOVER_ROWS) and (found := hover(lane))
         }
-        text = f'{_json(frame)[:-1]},"figures":{{{self._changed(figures)}}}}}'
-        return deflated(text)
+        return deflated(as_json(frame)[:-1] + b',"figures":{' + self._changed(figures) + b"}}")
 
     def _due(self, published: Published) -> Sequence[str]:
         """The parts that go with this frame."""
@@ -102,16 +100,16 @@ class FrameBuilder:
         self._part_at.update(dict.fromkeys(parts, now))
         return parts
 
-    def _changed(self, figures: dict[str, Figure]) -> str:
+    def _changed(self, figures: dict[str, Figure]) -> bytes:
         """The figures that this viewer does not have yet, as the inside of a JSON object: each
         is written out once, for comparing and for sending."""
         changed = []
         for name, figure in figures.items():
-            text = _json(figure)
+            text = as_json(figure)
             if self._sent.get(name) != hash(text):
                 self._sent[name] = hash(text)
-                changed.append(f'"{name}":{text}')
-        return ",".join(changed)
+                changed.append(as_json(name) + b":" + text)
+        return b",".join(changed)
 
 
 def head(published: Published, theme: Theme) -> dict[str, Any]:
@@ -381,10 +379,6 @@ def _legend(theme: Theme) -> dict[str, str]:
         "alarm": theme.alarm,
         **theme.lanes,
     }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def asked(snapshots: dict[str, Any]) -> int | None:

@@ -1,15 +1,17 @@
-"""What makes a frame small at little cost: columns in planes, and one zlib stream of two kinds."""
+"""What makes a frame small at little cost: columns in planes, and JSON and deflate by libraries
+that are several times as fast as Python's own."""
 
 from __future__ import annotations
 
 import base64
-import re
-import zlib
+import json
+from typing import Any
 
 import numpy as np
+import orjson
+from isal import isal_zlib
 
-_PICTURE = re.compile(r'(data:image/png;base64,[^"]*)')
-_NO_HEADER = -15
+_LEVEL = 1
 
 
 def column(numbers: np.ndarray) -> str:
@@ -19,15 +21,15 @@ def column(numbers: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(planes)).decode()
 
 
-def deflated(text: str) -> bytes:
-    """As `zlib.compress(text.encode(), 1)`, but pictures, which are packed already, are not
-    searched for what repeats: base64 only gives back the quarter that it cost."""
-    parts = [part.encode() for part in _PICTURE.split(text)]
-    out, check = [b"\x78\x01"], 1
-    for i, part in enumerate(parts):
-        strategy = zlib.Z_HUFFMAN_ONLY if i % 2 else zlib.Z_DEFAULT_STRATEGY
-        packer = zlib.compressobj(1, zlib.DEFLATED, _NO_HEADER, zlib.DEF_MEM_LEVEL, strategy)
-        last = i == len(parts) - 1
-        out += packer.compress(part), packer.flush(zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH)
-        check = zlib.adler32(part, check)
-    return b"".join([*out, check.to_bytes(4, "big")])
+def as_json(value: Any) -> bytes:
+    """Without spaces; named tuples are lists, and keys may be integers."""
+    try:
+        return orjson.dumps(value, default=list, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        # Half of a surrogate pair, as a name in a file may have, is no UTF-8
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def deflated(content: bytes) -> bytes:
+    """As `zlib.compress`."""
+    return isal_zlib.compress(content, _LEVEL)
