@@ -18,12 +18,13 @@ import torch
 
 from kvviz.caches.budget import MiB, PoolBudget, host_memory_bytes
 from kvviz.caches.layout import Journal
+from kvviz.caches.moves import carry_out
 from kvviz.errors import CapacityError
 from kvviz.records import Freed, FreedBlocks, Mapped, Move, SwappedIn, SwappedOut, Unmapped
 from kvviz.shapes import ModelShape
 
 POISONED = -1
-_POSITION = (1 << 32) - 1
+_NOTHING, _NO_RUNS = np.zeros(0, np.uint8), np.zeros(0, np.int64)
 
 
 def tags(requests: np.ndarray | int, positions: np.ndarray) -> np.ndarray:
@@ -75,12 +76,13 @@ class KVStore:
             budget.give_back(self._bytes)
             self._bytes = 0
             raise
-        self._runs = _runs(self.data, self.view) if device.type == "cpu" else []
+        # For `carry_out`. On a device there are no runs that it could move, tags alone
+        self._pool, self._runs = _NOTHING, _NO_RUNS
+        if device.type == "cpu":
+            self._pool = self.data.numpy().reshape(-1).view(np.uint8)
+            self._runs = _runs(self.view)
         self._step = self.view.stride(2) * self.view.element_size()
         self.tags = np.full(slots, POISONED, np.int64)
-        # (position, request) of each tag; both are -1 where the slot is poisoned
-        self._halves = self.tags.view("<i4").reshape(-1, 2).T
-        self._writer_of = self._halves[1].data  # one at a time, as Python's integers
         self._host: dict[int, tuple[torch.Tensor, np.ndarray]] = {}
 
     @property
@@ -167,7 +169,7 @@ class KVStore:
             self._budget.give_back(self._bytes)
             self._bytes = 0
             self.data = self.view = torch.empty(0)
-            self._runs = []
+            self._pool, self._runs = _NOTHING, _NO_RUNS
             self._host.clear()
 
     def _size(self) -> int:
@@ -201,38 +203,15 @@ class KVStore:
     _unmap = _map
 
     def _move(self, moves: list[Move]) -> None:
-        """Copy K and V of these, in order, and the tags.
-
-        On the CPU head by head, for the moves of one head lie close together, and as bytes: slices
-        of a memoryview may overlap, and cost a quarter of any other call.
-        """
+        """Copy K and V of these, in order, and the tags. (The tags name the request of the move;
+        the keys tell whether the content is right.)"""
         began = time.perf_counter()
-        step = self._step
-        spans = [(_span(m.target, m.size, step), _span(m.source, m.size, step)) for m in moves]
-        for run in self._runs:
-            for target, source in spans:
-                run[target] = run[source]
-        for move in moves:
-            if not self._runs:
+        wrong = carry_out(self._pool, self._runs, self._step, self.tags, np.array(moves, np.int64))
+        assert wrong < 0, f"{moves[wrong]} leaves the pool of {self.slots} slots"
+        if not len(self._runs):
+            for move in moves:
                 self._copy_in_chunks(move.source, move.target, move.size)
-            self._move_tags(move)
         self._stop_clock(began)
-
-    def _move_tags(self, move: Move) -> None:
-        """They name the request of the move, which is not the one that wrote the source when a
-        sample gets its own copy of the prompt. (The keys tell whether the content is right.)"""
-        if not move.size:
-            return
-        first, last = move.source, move.source + move.size - 1
-        own = self._writer_of[first] == self._writer_of[last] == move.request  # and all between
-        target = slice(move.target, move.target + move.size)
-        self.tags[target] = self.tags[first : last + 1]
-        if own:
-            return
-        position, request = self._halves
-        request[target] = move.request
-        if position[target].min() < 0:
-            request[target][position[target] < 0] = POISONED
 
     def _copy_in_chunks(self, source: int, target: int, size: int) -> None:
         """No longer than the shift: torch refuses overlapping copies."""
@@ -259,9 +238,9 @@ class KVStore:
         self.tags[start : start + size] = POISONED
 
 
-def _runs(data: torch.Tensor, view: torch.Tensor) -> list[memoryview]:
-    """The bytes of each run of slots that lie side by side, of a pool on the CPU and its view
-    [L, 2, slots, H_kv, d_h]: a run for each head's K and V, or one of all."""
+def _runs(view: torch.Tensor) -> np.ndarray:
+    """First bytes of the runs of slots that lie side by side in a pool, int64: one for each head's
+    K and V, or one of all."""
     layers, values, _, heads, _ = (
         np.arange(n) * stride for n, stride in zip(view.shape, view.stride(), strict=True)
     )
@@ -270,13 +249,7 @@ def _runs(data: torch.Tensor, view: torch.Tensor) -> list[memoryview]:
     for place in np.sort(places, axis=None).tolist():
         if not found or place >= found[-1] + view.stride(2):
             found.append(place)
-    size, pool = view.element_size(), data.numpy().data.cast("B")
-    length = view.shape[2] * view.stride(2)
-    return [pool[place * size : (place + length) * size] for place in found]
-
-
-def _span(start: int, size: int, step: int) -> slice:
-    return slice(start * step, (start + size) * step)
+    return np.array(found, np.int64) * view.element_size()
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -53,11 +53,13 @@ def moves(draw: st.DrawFn) -> tuple[int, Move]:
     return slots, Move(source, target, size, 3)
 
 
-@given(moves())
-def test_move_is_a_copy_as_if_through_a_buffer(drawn: tuple[int, Move]) -> None:
+@given(moves(), st.booleans())
+def test_move_is_a_copy_as_if_through_a_buffer(drawn: tuple[int, Move], device: bool) -> None:
     """A move whose source and target overlap reads slots that it has already overwritten."""
     slots, move = drawn
     pool, expected = filled(slots)
+    if device:  # where torch does it: no memory that could be moved as bytes
+        pool._runs = pool._runs[:0]
     marks = pool.tags.copy()
     source, target = (slice(at, at + move.size) for at in (move.source, move.target))
     expected[:, :, target] = expected[:, :, source].copy()
@@ -100,6 +102,19 @@ def test_moves_with_nothing_to_poison_in_between() -> None:
             copy = expected[:, :, move.source : move.source + move.size].copy()
             expected[:, :, move.target : move.target + move.size] = copy
     assert np.array_equal(pool.view.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    "wrong", [Move(-1, 2, 2, 3), Move(2, -1, 2, 3), Move(7, 0, 2, 3), Move(0, 7, 2, 3)]
+)
+def test_a_move_out_of_the_pool(wrong: Move) -> None:
+    """The bytes of somebody else would be read or written, and nobody would know."""
+    pool, expected = filled(8)
+    marks = pool.tags.copy()
+    with pytest.raises(AssertionError, match=rf"source={wrong.source}.* leaves the pool of 8"):
+        pool.apply([Move(0, 4, 2, 3), wrong])
+    assert np.array_equal(pool.view.numpy(), expected)
+    assert np.array_equal(pool.tags, marks)
 
 
 def test_journal_order_counts() -> None:
