@@ -36,6 +36,8 @@ from kvviz.views.theme import (
 COLOUR_BY = ("request", "state", "age")
 HEIGHT = 320
 _MOST = 1 << 17  # slots drawn one by one
+_SAMPLED = 1 << 16  # cells of a larger pool: scattered in every colour, they are 50 KB
+_SCATTERED = 0.75  # of the cells like their left neighbour; patterns show from here on
 _PIXELS = 1024  # about twice the width on the page, so that lines stay whole
 
 
@@ -50,9 +52,10 @@ class Grid:
     @property
     def every(self) -> int:
         """One slot is drawn of each square of so many by so many: 1 where all are."""
-        every = 1
-        while self.columns * self.rows > _MOST * every * every:
-            every *= 2
+        slots, every = self.columns * self.rows, 1
+        if slots > _MOST:
+            while slots > _SAMPLED * every * every:
+                every *= 2
         return every
 
     @classmethod
@@ -126,8 +129,10 @@ def picture(
     """The cells as an indexed PNG, as a data URL."""
     if grid.every > 1:
         drawn = sampled(snapshot, hues, grid, colour_by, ghost)
-        painted = paint(drawn, max(1, _PIXELS // drawn.shape[1]))
-        return png(painted, palette(theme, colour_by))
+        scale = max(1, _PIXELS // drawn.shape[1])
+        if (drawn[:, 1:] == drawn[:, :-1]).mean() < _SCATTERED:
+            scale = 1  # patterns could not be seen, and would be half of the frame
+        return png(paint(drawn, scale), palette(theme, colour_by))
     codes, starts = cells(snapshot, hues, colour_by, ghost)
     drawn = np.full(grid.columns * grid.rows, REST, np.uint8)
     drawn[: len(codes)] = codes

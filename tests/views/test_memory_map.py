@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from kvviz.records import ADMITTED, CAPACITY, FRAGMENTED, HOLE, Columns, Snapshot, Verdict
+from kvviz.ui.packed import as_json, deflated
 from kvviz.views.memory_map import Grid, _outline, legend, map_alt, memory_map
 from kvviz.views.theme import DARK, LIGHT, Theme, blend, ink, rgb
 from tests.views.made import shots_after, snapshot
@@ -216,10 +217,8 @@ def _blocks(figure: dict, grid: Grid) -> np.ndarray:
     assert (0, 0, grid.columns, grid.rows) == tuple(placed[k] for k in ("x", "y", "sizex", "sizey"))
     assert [0, grid.columns] == figure["layout"]["xaxis"]["range"]
     assert [grid.rows, 0] == figure["layout"]["yaxis"]["range"]
-    head, _, body = placed["source"].partition(",")
-    assert head == "data:image/png;base64"
-    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(body))).convert("RGB"))
-    s = grid.scale
+    assert placed["source"].startswith("data:image/png;base64,")
+    image, s = drawn(figure), grid.scale
     assert (grid.rows * s, grid.columns * s, 3) == image.shape
     cells = image.reshape(grid.rows, s, grid.columns, s, 3).swapaxes(1, 2)
     return cells.reshape(-1, s, s, 3)
@@ -284,9 +283,7 @@ def test_requests_of_one_hue_differ_by_pattern(theme):
     shot = snapshot([(64, 64, 1), (64, 64, 2), (64, 32, 3)])
     grid = Grid.of(shot.capacity)
     figure = memory_map(shot, theme, {1: 4, 2: 4 + 12, 3: 4 + 24}, name="contiguous")
-    source = figure["layout"]["images"][0]["source"]
-    image = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))).convert("RGB")
-    pixels = np.asarray(image).reshape(grid.rows, grid.scale, grid.columns, grid.scale, 3)
+    pixels = drawn(figure).reshape(grid.rows, grid.scale, grid.columns, grid.scale, 3)
     cells = pixels.transpose(0, 2, 1, 3, 4).reshape(-1, grid.scale**2, 3)
     hue, mark = rgb(theme.hues[4]), rgb(ink(theme.hues[4]))
     inked = [{tuple(map(int, p)) for p in cells[at].reshape(-1, 3)} for at in (10, 74, 138)]
@@ -295,36 +292,63 @@ def test_requests_of_one_hue_differ_by_pattern(theme):
     assert (cells[74] != cells[138]).any()  # rows are not columns
 
 
+def large_pool(owner: np.ndarray, block: int) -> Snapshot:
+    """A full block to each of these owners, HOLE among them."""
+    taken = owner != HOLE
+    ids = np.unique(owner[taken])
+    start = np.arange(len(owner)) * block
+    size = np.full(len(owner), block)
+    return replace(
+        snapshot([(64, 64, 1)]),
+        capacity=len(owner) * block,
+        grain=block,
+        paged=True,
+        columns=Columns(start, size, np.where(taken, block, 0), owner, taken.astype(np.int64)),
+        **{f"seq_{n}": ids for n in ("id", "used", "life", "held", "prompt", "since")},
+    )
+
+
 def test_of_a_large_pool_some_slots_are_drawn_and_the_key_says_so():
     """A million blocks would be a megabyte a frame; or the map would show what is not there."""
     blocks, block = 1 << 20, 4
     owner = np.repeat(np.arange(16), blocks // 16)
     owner[owner == 5] = HOLE
-    taken = owner != HOLE
-    ids = np.unique(owner[taken])
-    used = np.where(taken, block, 0)
-    small = snapshot([(64, 64, 1)])
-    shot = replace(
-        small,
-        capacity=blocks * block,
-        grain=block,
-        paged=True,
-        columns=Columns(
-            np.arange(blocks) * block, np.full(blocks, block), used, owner, taken.astype(np.int64)
-        ),
-        **{f"seq_{n}": ids for n in ("id", "used", "life", "held", "prompt", "since")},
-    )
-    assert shot.free == blocks * block // 16  # from now on the columns keep what was counted
+    shot = large_pool(owner, block)
     grid = Grid.of(shot.capacity)
-    assert shot.free == 1 / 16 * shot.capacity  # counted once, and kept with the columns
-    figure = memory_map(shot, LIGHT, {int(i): int(i) % 12 for i in ids}, name="paged")
-    source = figure["layout"]["images"][0]["source"]
-    assert len(source) < 60_000
-    image = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))).convert("RGB")
-    pixels = np.asarray(image)
+    figure = memory_map(shot, LIGHT, {i: i % 12 for i in range(16)}, name="paged")
+    pixels = drawn(figure)
     for part in range(16):
         y = int((part + 0.5) / 16 * pixels.shape[0])
         colour = LIGHT.hole if part == 5 else LIGHT.hues[part % 12]
         assert (pixels[y] == rgb(colour)).all(), part
     assert ("note", "free", f"one slot of {grid.every**2} is drawn") in legend(shot)
-    assert all(row[0] != "note" for row in legend(small))
+    assert all(row[0] != "note" for row in legend(snapshot([(64, 64, 1)])))
+
+
+@pytest.mark.parametrize("block", [4, 8, 16, 32])
+def test_a_scattered_pool_is_sent_in_60_kilobytes(block):
+    """After days of service no two neighbours are one request's: a picture of noise fills the
+    line, or costs so much that it is not the pool's any more."""
+    owner = np.random.default_rng(1).integers(-1, 60, 1 << 20)
+    shot = large_pool(owner, block)
+    looks = {i: i for i in range(60)}
+    figure = memory_map(shot, LIGHT, looks, name="paged")
+    assert len(deflated(as_json(figure))) < 60_000
+    grid, pixels = Grid.of(shot.capacity), drawn(figure)
+    every = grid.every
+    assert pixels.shape == (grid.rows // every, grid.columns // every, 3)
+    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]] * every + every // 2
+    who = owner[(y * grid.columns + x) // block]
+    hues = np.array([rgb(hue) for hue in LIGHT.hues])
+    inks = np.array([rgb(ink(hue)) for hue in LIGHT.hues])
+    free = who == HOLE
+    assert (pixels[free] == rgb(LIGHT.hole)).all()
+    plain, inked = ((pixels == colours[who % 12]).all(axis=2) for colours in (hues, inks))
+    assert (plain | inked | free).all() and plain[who < 12].sum() == (who[who < 12] >= 0).sum()
+
+
+def drawn(figure: dict) -> np.ndarray:
+    """The picture of a map, uint8 [height, width, 3]."""
+    source = figure["layout"]["images"][0]["source"]
+    image = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1])))
+    return np.asarray(image.convert("RGB"))
