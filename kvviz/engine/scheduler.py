@@ -40,8 +40,8 @@ class Scheduler:
         self.host = HostSwap(config.swap_slots, layout.grain)
         self._decoding = 0  # so many of the oldest wrote one token each in one call
         self._judged = False  # all who wait have had their first verdict
-        self._refused: Sequence | None = None  # the head, while nothing can have made room for it
-        self._refusal: Verdict | None = None
+        # The head and its verdict, while nothing can have made room for it
+        self._refused: tuple[Sequence, Verdict] | None = None
         self._append_each = getattr(layout, "append_each", None)
         self._maintain = getattr(layout, "maintain", None)
 
@@ -126,8 +126,8 @@ class Scheduler:
         behind = 0  # this many at the head wait, and are passed
         while behind < len(self.waiting) and budget > 0 and self._has_turn():
             sequence = self.waiting[behind]
-            if sequence is self._refused and self._stands(self._refusal):
-                self.head = self._refusal
+            if standing := self._still_refused(sequence):
+                self.head = standing
                 break
             verdict, count = self._enter(sequence, budget)
             if verdict.admitted:
@@ -324,14 +324,17 @@ class Scheduler:
         if at == 0:
             self.head = verdict
             if self.config.queue != "skip" and getattr(self.layout, "steadfast", False):
-                self._refused, self._refusal = sequence, verdict
+                self._refused = sequence, verdict
         return False
 
-    def _stands(self, refusal: Verdict | None) -> bool:
-        """Nothing was given back since, only taken: too little free memory still is too little,
-        and where as much is free the holes are the same ones."""
-        assert refusal is not None
-        return refusal.kind == CAPACITY or refusal.free == self.layout.free
+    def _still_refused(self, sequence: Sequence) -> Verdict | None:
+        """The verdict that stands. Nothing was given back since, only taken: too little free memory
+        still is too little, and where as much is free the holes are the same ones."""
+        if self._refused is None or self._refused[0] is not sequence:
+            return None
+        verdict = self._refused[1]
+        same = verdict.kind == CAPACITY or verdict.free == self.layout.free
+        return verdict if same else None
 
     def _judge_queue(self) -> None:
         """First verdicts for those behind a head that memory refused."""
