@@ -34,7 +34,7 @@ from kvviz.views.theme import (
 )
 
 COLOUR_BY = ("request", "state", "age")
-HEIGHT = 320
+HEIGHT = 310
 _MOST = 1 << 17  # slots drawn one by one
 _SAMPLED = 1 << 16  # cells of a larger pool: scattered in every colour, they are 50 KB
 _SCATTERED = 0.75  # of the cells like their left neighbour; patterns show from here on

@@ -83,7 +83,8 @@ def test_a_closed_tab_ends_its_runner(visit: Open, server: Server) -> None:
     ],
 )
 def test_screenshots(visit: Open, artifacts: Path, look: str, scheme: str) -> None:
-    """Kept to be looked at; a blank map or a page that overflows sideways fails here."""
+    """Kept to be looked at; a blank map or a page that overflows sideways fails here, and one whose
+    stamp, in two lines because the link has a setting, is cut off below."""
     one = visit("/?speed=50", color_scheme=scheme, **LOOKS[look])
     one.until(
         "() => document.querySelector('.kv').dataset.theme === "
