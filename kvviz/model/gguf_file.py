@@ -7,6 +7,8 @@ its own rotary embedding; the tokenizer's tables lie in the same file.
 from __future__ import annotations
 
 import json
+import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,14 +55,55 @@ def convert(source: Path, folder: Path, *, end_tokens: tuple[int, ...]) -> None:
 
 
 def _reader(source: Path) -> Any:
-    """gguf's reader, which would go on behind the file's end for as long as a count in it says."""
-    from gguf import GGUFReader
+    """gguf's reader, which would go on behind the file's end for as long as a count in it says, and
+    takes up to 25 s for each megabyte of a list, whose entries it reads one by one."""
+    from gguf import GGUFReader, GGUFValueType
 
     class Bounded(GGUFReader):
+        @property
+        def data(self) -> Any:
+            return self._plain
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            self._plain = np.asarray(mapped)  # to cut a memmap takes several times as long
+
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
-            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
-                raise ValueError("it ends in the middle of what it announces")
+            self._expect(int(offset) + int(count) * np.dtype(dtype).itemsize)
             return super()._get(offset, dtype, count, override_order)
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            if raw_type != GGUFValueType.ARRAY:
+                return super()._get_field_parts(orig_offs, raw_type)
+            head = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
+            kind, count = GGUFValueType(int(head[0][0])), int(head[1][0])
+            first = orig_offs + sum(part.nbytes for part in head)
+            scalar = self.gguf_scalar_to_np.get(kind)
+            if scalar:
+                parts = [self._get(first, scalar, count)]
+            elif kind == GGUFValueType.STRING:
+                parts = self._strings(first, count)
+            else:
+                return super()._get_field_parts(orig_offs, raw_type)
+            end = first + sum(part.nbytes + (0 if scalar else 8) for part in parts)
+            places = [*range(2, 2 + len(parts))]
+            return end - orig_offs, head + parts, places, [GGUFValueType.ARRAY, kind]
+
+        def _strings(self, at: int, count: int) -> list[np.ndarray]:
+            """Each as its bytes, behind their number in eight."""
+            little = (sys.byteorder == "little") != (self.byte_order == "S")
+            length, found = struct.Struct("<Q" if little else ">Q"), []
+            for _ in range(count):
+                self._expect(at + 8)
+                end = at + 8 + length.unpack_from(self.data, at)[0]
+                self._expect(end)
+                found.append(self.data[at + 8 : end])
+                at = end
+            return found
+
+        def _expect(self, end: int) -> None:
+            if end > len(self.data):
+                raise ValueError("it ends in the middle of what it announces")
 
     return Bounded(source)
 

@@ -44,7 +44,8 @@ class LaneRecord:
         self._dropped = dropped
         self._state: _State | None = None
         self.count = len(self.steps["step"])
-        for name in ("head", "counts_cached", *SCALARS, *COUNTS, *CHECKS):
+        heads, refusals = (f"head.{name}" for name in HEAD), (f"refused.{k}" for k in REFUSALS)
+        for name in ("head", *heads, *refusals, "counts_cached", *SCALARS, *COUNTS, *CHECKS):
             require(self.steps, name)
         for name, columns in LANE_TABLES.items():
             if name != "steps":
@@ -89,11 +90,14 @@ class LaneRecord:
         return made, failed, step
 
     def speed(self, at: int, steps: int = 128) -> float:
-        """Tokens generated a second of this lane's own time, over about the last `steps`."""
+        """Tokens generated a second of this lane's own time, over about the last `steps`; 0 where
+        the file does not count them."""
+        generated = self.steps.get("counters.generated")
+        if generated is None:
+            return 0.0
         first = int(np.searchsorted(self.steps["step"], self.steps["step"][at] - steps))
         seconds = self.steps["seconds"][at] - self.steps["seconds"][first]
-        tokens = self.steps["counters.generated"][at] - self.steps["counters.generated"][first]
-        return float(tokens / seconds) if seconds > 0 else 0.0
+        return float((generated[at] - generated[first]) / seconds) if seconds > 0 else 0.0
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

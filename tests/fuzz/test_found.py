@@ -19,11 +19,13 @@ from kvviz.errors import (
     RecordingError,
     TraceError,
 )
+from kvviz.live.replayed import Replay
 from kvviz.model.families import shape_of
 from kvviz.model.known import require_known
 from kvviz.model.prompts import PromptText, read_chats
 from kvviz.model.tokens import ChatTemplate
 from kvviz.recording.files import check_target, save, unpack
+from kvviz.recording.schema import LATER, STEPS
 from kvviz.replay.lanes import base_of, lane_specs
 from kvviz.replay.sizes import slots_in
 from kvviz.sweeps.grid import parse_seeds
@@ -158,6 +160,32 @@ def test_a_recording_without_a_column(table: str, column: str, tmp_path: Path) -
     pq.write_table(pq.read_table(path).drop_columns([column]), path)
     with pytest.raises(RecordingError, match=f"no column {column}"):
         unpack(zipped({**parts, table: path.read_bytes()}))
+
+
+def without(column: str, tmp_path: Path) -> bytes:
+    """A recording whose paged lane's steps lack this column."""
+    parts, table = dict(members()), "paged/steps.parquet"
+    path = tmp_path / "table"
+    path.write_bytes(parts[table])
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    return zipped({**parts, table: path.read_bytes()})
+
+
+OLDER = {name for name in STEPS if name.startswith("counters.") or name in LATER}
+
+
+@pytest.mark.parametrize("column", sorted(OLDER))
+def test_a_recording_that_counts_less(column: str, tmp_path: Path) -> None:
+    """The speed was counted from a column that older files may lack: a KeyError on the page."""
+    found = Replay(unpack(without(column, tmp_path))).at(3)
+    assert (found.lanes["paged"].tokens_per_second > 0) == (column != "counters.generated")
+
+
+@pytest.mark.parametrize("column", sorted(STEPS.keys() - OLDER))
+def test_a_recording_whose_steps_lack_a_column(column: str, tmp_path: Path) -> None:
+    """It was shown until a step came that has a head."""
+    with pytest.raises(RecordingError, match=column):
+        unpack(without(column, tmp_path))
 
 
 @pytest.mark.parametrize("model", ["/etc", "../../data/model", "~", "data/model"])
