@@ -79,6 +79,7 @@ def _frame(moment: Moment) -> Frame:
         moment.compared,
         moment.equal,
         moment.drawn,
+        moment.hues,
     )
 
 

@@ -41,7 +41,8 @@ class _Facts(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A kept step as a recording takes it. checks: made, failed, the step of the last one."""
+    """A kept step as a recording takes it. checks: made, failed, the step of the last one;
+    hues: of its requests."""
 
     step: int
     shots: dict[str, Snapshot]
@@ -49,6 +50,7 @@ class Moment(NamedTuple):
     compared: int
     equal: int
     drawn: int
+    hues: dict[int, int]
 
 
 class Past:
@@ -133,7 +135,9 @@ class Past:
             name: (lane.checks_made, lane.checks_failed, lane.checked_step)
             for name, lane in facts.lanes.items()
         }
-        return Moment(step, self.shots(step), checks, facts.compared, facts.equal, facts.drawn)
+        shots = self.shots(step)
+        hues = self.hues.of(list(shots.values()))
+        return Moment(step, shots, checks, facts.compared, facts.equal, facts.drawn, hues)
 
     def publication(self, lanes: Lanes, step: int, newest: Published) -> Published:
         """What `newest` was at this step (the nearest that is kept)."""

@@ -7,7 +7,7 @@ from bisect import bisect_right
 import numpy as np
 
 from kvviz.engine.recorder import Series
-from kvviz.live.hues import HueBook
+from kvviz.live.hues import HUES, PATTERNS, HueBook
 from kvviz.live.published import WINDOW, LaneView, Published
 from kvviz.recording.recording import Recording
 from kvviz.records import Event
@@ -16,12 +16,13 @@ REPLAYED = "replayed"
 
 
 class Replay:
-    """Publications from a recording, in any order. A request has one colour in all of them."""
+    """Publications from a recording, in any order. A request has one colour in all of them: that
+    which it had live, where the file has it."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self._book = HueBook()
-        self._hues: dict[int, int] = {}
+        self._hues = {i: h for i, h in recording.looks.items() if 0 <= h < HUES * PATTERNS}
 
     def at(self, index: int, window: int = WINDOW) -> Published:
         """The recorded step number `index`; its series hold the last `window` steps.

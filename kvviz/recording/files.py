@@ -14,7 +14,7 @@ from pathlib import Path
 from kvviz.errors import RecordingError
 from kvviz.recording.manifest import Manifest, read_manifest
 from kvviz.recording.recording import Recording, damaged
-from kvviz.recording.schema import tables_of
+from kvviz.recording.schema import LOOKS, LOOKS_NAME, tables_of
 from kvviz.recording.tables import Table, read_table
 
 SUFFIX = ".kvviz"
@@ -110,7 +110,10 @@ def _unpack(data: bytes) -> Recording:
         manifest = read_manifest(file.read(_MANIFEST))
         tables: dict[str, Table] = {}
         left = MAX_UNPACKED_BYTES
-        for name, columns in tables_of(manifest.lanes).items():
+        wanted = tables_of(manifest.lanes)
+        if LOOKS_NAME in infos:
+            wanted[LOOKS_NAME] = LOOKS
+        for name, columns in wanted.items():
             member = file.read(infos[name]) if name in infos else b""
             if hashlib.sha256(member).hexdigest() != manifest.members[name]["sha256"]:
                 raise RecordingError(

@@ -18,13 +18,15 @@ from kvviz.records import Event, Snapshot
 
 
 class Frame(NamedTuple):
-    """A step: of each lane its snapshot and its checks (made, failed, the step of the last)."""
+    """A step: of each lane its snapshot and its checks (made, failed, the step of the last).
+    looks: hue and pattern of its requests."""
 
     step: int
     lanes: Mapping[str, tuple[Snapshot, tuple[int, int, int]]]
     compared: int
     equal: int
     drawn: int
+    looks: Mapping[int, int]
 
 
 class PastTape:
@@ -39,11 +41,13 @@ class PastTape:
         self._taken = dict.fromkeys(lanes.engines, 0)
         self._tapes = {name: LaneTape() for name in lanes.engines}
         self._clock = {name: array("q") for name in CLOCK}
+        self._looks: dict[int, int] = {}
 
     def add(self, frame: Frame) -> None:
         """Raises RecordingError when the recording grows larger than a reader would take."""
         for name, (shot, checks) in frame.lanes.items():
             self._tapes[name].add(shot, self._until(name, frame.step), checks)
+        self._looks |= frame.looks
         now = (frame.step, frame.compared, frame.equal, frame.drawn)
         for column, value in zip(self._clock.values(), now, strict=True):
             column.append(value)
@@ -57,7 +61,7 @@ class PastTape:
         """The file; it opens at the step `shown`."""
         rest = {name: self._events[name][at:] for name, at in self._taken.items()}
         manifest = replace(self._manifest, shown=shown)
-        return packed(manifest, self._clock, self._tapes, self._series, rest)
+        return packed(manifest, self._clock, self._tapes, self._series, rest, self._looks)
 
     def _until(self, lane: str, step: int) -> list[Event]:
         """Events that were not taken yet, of steps whose picture is that of `step` or older."""

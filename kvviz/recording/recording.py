@@ -10,6 +10,7 @@ from kvviz.engine.recorder import Series
 from kvviz.errors import KvvizError, RecordingError
 from kvviz.recording.lane_record import LaneRecord, require
 from kvviz.recording.manifest import Manifest
+from kvviz.recording.schema import LOOKS, LOOKS_NAME
 from kvviz.recording.tables import Table
 from kvviz.records import Event, Snapshot
 
@@ -32,6 +33,7 @@ class Recording:
     def __init__(self, manifest: Manifest, tables: dict[str, Table]) -> None:
         self.manifest = manifest
         self.config = manifest.config
+        self.looks = _looks(tables.get(LOOKS_NAME))  # of requests, as they were shown live
         self._clock = tables["clock.parquet"]
         for name in Clock._fields:
             require(self._clock, name)
@@ -116,6 +118,14 @@ def damaged(error: BaseException) -> RecordingError:
     """What to say of a file that some parser stumbled over."""
     said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return RecordingError(f"The recording is damaged: {said}. Record the run again.")
+
+
+def _looks(table: Table | None) -> dict[int, int]:
+    if table is None:
+        return {}
+    for name in LOOKS:
+        require(table, name)
+    return dict(zip(table["id"].tolist(), table["look"].tolist(), strict=True))
 
 
 def _of_lane(tables: dict[str, Table], lane: str) -> dict[str, Table]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from array import array
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from kvviz.errors import RecordingError
 from kvviz.recording.files import MAX_UNPACKED_BYTES, pack
 from kvviz.recording.lane_tape import LaneTape
 from kvviz.recording.manifest import Manifest
-from kvviz.recording.schema import CLOCK, EVENTS, SERIES
+from kvviz.recording.schema import CLOCK, EVENTS, LOOKS, LOOKS_NAME, SERIES
 from kvviz.recording.tables import bytes_a_row, write_table
 from kvviz.records import Event
 from kvviz.report import run_report
@@ -101,12 +102,17 @@ def packed(
     tapes: dict[str, LaneTape],
     series: dict[str, Series],
     events: dict[str, list[Event]],
+    looks: Mapping[int, int] | None = None,
 ) -> bytes:
-    """The file. events: those after the last recorded step."""
+    """The file. events: those after the last recorded step; looks: of requests, where they were
+    shown."""
     members = {"clock.parquet": write_table(CLOCK, clock)}
+    if looks:
+        columns = {"id": array("q", looks.keys()), "look": array("i", looks.values())}
+        members[LOOKS_NAME] = write_table(LOOKS, columns)
     for name, tape in tapes.items():
-        columns = {field: getattr(series[name], field) for field in FIELDS}
-        tables = tape.close(columns, events[name])
+        of_steps = {field: getattr(series[name], field) for field in FIELDS}
+        tables = tape.close(of_steps, events[name])
         members |= {f"{name}/{table}.parquet": data for table, data in tables.items()}
     dropped = {name: one.dropped for name, one in series.items()}
     return pack(replace(manifest, recorded=len(clock["step"]), dropped=dropped), members)

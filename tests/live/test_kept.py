@@ -25,7 +25,7 @@ def runner():
 
 
 def test_a_saved_run_is_the_run(runner: LiveRunner) -> None:
-    """A recording of a live run would show another memory than the page did."""
+    """A recording of a live run would show another memory than the page did, or other colours."""
     made = keep(runner, 40)
     recording = unpack(made.data)
     last = runner.latest().last
@@ -36,12 +36,24 @@ def test_a_saved_run_is_the_run(runner: LiveRunner) -> None:
         then = runner.past(step).result(15)
         again = replay.at(recording.at(step))
         assert (then.step, then.compared, then.equal) == (again.step, again.compared, again.equal)
+        assert then.hues.items() <= again.hues.items()
         for name, view in then.lanes.items():
             assert_same(view.snapshot, again.lanes[name].snapshot)
             assert view.refusals == again.lanes[name].refusals
             assert view.checks_made == again.lanes[name].checks_made
+    assert len(then.hues) > 3
     events = runner.ask(lambda lanes, *_: list(lanes.engines["paged"].recorder.events)).result(15)
     assert events == list(recording.events("paged"))
+
+
+@pytest.mark.parametrize("look", [-1, 60, 1 << 20])
+def test_a_look_that_no_map_has_is_another(runner: LiveRunner, look: int) -> None:
+    """It would be drawn past the end of the palette."""
+    recording = unpack(keep(runner, 40).data)
+    whose = int(recording.snapshot("paged", 39).seq_id[0])
+    assert whose in recording.looks
+    recording.looks[whose] = look
+    assert 0 <= Replay(recording).at(39).hues[whose] < 60
 
 
 def test_a_step_that_is_not_kept_opens_the_nearest(runner: LiveRunner) -> None:
