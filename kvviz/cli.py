@@ -194,6 +194,7 @@ def _check_target(where: str) -> None:
 def _serve(args: argparse.Namespace, every: int, memory_file: str = "") -> tuple[dict, bytes]:
     """Make the run. (numbers, recording with every n-th step's snapshots; empty when n is 0)"""
     from kvviz.build import build_lanes, device_memory, load_backend, record_memory
+    from kvviz.live.hues import Follower, HueBook
     from kvviz.recording.tape import Tape
     from kvviz.report import run_report
 
@@ -212,18 +213,19 @@ def _serve(args: argparse.Namespace, every: int, memory_file: str = "") -> tuple
         record_memory(backend)
     lanes = build_lanes(config, backend, history=args.steps)
     try:
-        tape = Tape(lanes, every) if every else None
+        tape, colours = Tape(lanes, every) if every else None, Follower(HueBook())
         for _ in range(args.steps):
             lanes.step()
             if tape:
                 tape.take()
+                colours.step(lanes)
         if not config.dry and config.engine.check_every:
             lanes.check_maps()
         device = backend.device_name if backend else "dry"
         report = run_report(lanes, device, device_memory(backend) if backend else None)
         if memory_file and backend:
             _save_memory(backend, memory_file)
-        return report, tape.close(device, report) if tape else b""
+        return report, tape.close(device, report, colours.book.looks) if tape else b""
     finally:
         lanes.close()
 

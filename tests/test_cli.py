@@ -328,6 +328,7 @@ def test_a_run_is_recorded_and_reported(tmp_path, capsys):
     told = report(capsys, *words)
     read = load(kept)
     assert read.steps.tolist() == list(range(2, 61, 2))
+    assert set(read.snapshot("paged", 29).seq_id.tolist()) <= read.looks.keys()
     assert untimed(read.manifest.report) == untimed(told)
     assert main(["report", str(kept), "--out", str(page)]) == 0
     assert "steps recorded, every 2: 2 to 60" in page.read_text(encoding="utf-8")

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kvviz.caches.layout import Layout
+from kvviz.engine.lanes import Lanes
 from kvviz.records import Columns, Snapshot
 
 HUES = 12
@@ -59,6 +61,11 @@ class HueBook:
         while len(self._past) > self._remembered:
             del self._past[next(iter(self._past))]
 
+    @property
+    def looks(self) -> dict[int, int]:
+        """Of all that are remembered: a copy."""
+        return dict(self._past)
+
     def of(self, snapshots: list[Snapshot]) -> dict[int, int]:
         """The hues that requests in these past snapshots had."""
         return {i: self._past[i] for i in _shown(snapshots) if i in self._past}
@@ -77,6 +84,36 @@ class HueBook:
     def _count(self, look: int, more: int) -> None:
         self._of_look[look] += more
         self._of_hue[look % HUES] += more
+
+
+class Follower:
+    """Tells a book of each step of some lanes, without a picture of their memory."""
+
+    def __init__(self, book: HueBook) -> None:
+        self.book = book
+        self._entered: list[int] = []  # of each lane: how many were admitted, and the head
+
+    def step(self, lanes: Lanes) -> None:
+        """Call it after every step."""
+        # Who is new in a lane was admitted, or heads its queue
+        entered: list[int] = []
+        for engine in lanes.engines.values():
+            scheduler = engine.scheduler
+            head = scheduler.waiting[0].request.id if scheduler.waiting else -1
+            entered += scheduler.ledger.admitted, head
+        if entered == self._entered:
+            return
+        self._entered = entered
+        engines = list(lanes.engines.values())
+        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(entered[1::2])
+        shown.discard(-1)
+        self.book.follow(shown, lambda: _owners(engines[0].layout))
+
+
+def _owners(layout: Layout) -> np.ndarray:
+    """Whose the rows in use are, by address. Some layouts know it without a picture of all."""
+    owners = getattr(layout, "owners", None)
+    return owners() if owners else live_owners(layout.columns())
 
 
 def live_owners(columns: Columns) -> np.ndarray:

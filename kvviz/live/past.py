@@ -7,14 +7,11 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from kvviz.caches.layout import Layout
 from kvviz.engine.engine import Engine
 from kvviz.engine.history import BUDGET_BYTES, KEYFRAME_STEPS, History
 from kvviz.engine.lanes import Lanes
 from kvviz.engine.orders import Orders
-from kvviz.live.hues import HueBook, live_owners
+from kvviz.live.hues import Follower, HueBook
 from kvviz.live.published import WINDOW, LaneView, Published, events_between
 from kvviz.records import QUEUED, Snapshot
 from kvviz.workloads.stream import Scaling
@@ -62,7 +59,7 @@ class Past:
         self.histories = {name: History(budget_bytes - orders) for name in names}
         self.orders = {name: Orders(orders) for name in names}
         self._facts: deque[_Facts] = deque()
-        self._entered: list[int] = []  # of each lane: how many were admitted, and the head
+        self._follower = Follower(self.hues)
 
     @property
     def first(self) -> int:
@@ -109,19 +106,7 @@ class Past:
     def pass_by(self, lanes: Lanes) -> None:
         """A step that is not kept: only the colours follow it. Before the first step that is."""
         assert not self._facts, "a step cannot be left out once others are kept"
-        # Who is new in a lane was admitted, or heads its queue
-        entered: list[int] = []
-        for engine in lanes.engines.values():
-            scheduler = engine.scheduler
-            head = scheduler.waiting[0].request.id if scheduler.waiting else -1
-            entered += scheduler.ledger.admitted, head
-        if entered == self._entered:
-            return
-        self._entered = entered
-        engines = list(lanes.engines.values())
-        shown = {s.request.id for e in engines for s in e.scheduler.running}.union(entered[1::2])
-        shown.discard(-1)
-        self.hues.follow(shown, lambda: _owners(engines[0].layout))
+        self._follower.step(lanes)
 
     def shots(self, step: int) -> dict[str, Snapshot]:
         """The snapshots of a step, which is brought into what is kept."""
@@ -208,12 +193,6 @@ def _view(engine: Engine, shot: Snapshot, facts: _Lane, end: int) -> LaneView:
         *facts,
         later=events_between(engine, "refuse", shot.step, end),
     )
-
-
-def _owners(layout: Layout) -> np.ndarray:
-    """Whose the rows in use are, by address. Some layouts know it without a picture of all."""
-    owners = getattr(layout, "owners", None)
-    return owners() if owners else live_owners(layout.columns())
 
 
 def _facts(lanes: Lanes) -> _Facts:

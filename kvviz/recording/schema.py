@@ -52,7 +52,7 @@ EXTRA = "extra."  # what a layout counts itself: NaN where it was not counted
 SERIES = dict.fromkeys(FIELDS, LONG)
 EVENTS = {name: WORD if name in ("kind", "verdict", "text") else LONG for name in Event._fields}
 
-LOOKS_NAME = "looks.parquet"  # a live run's file has it: hue and pattern of each request there
+LOOKS_NAME = "looks.parquet"  # not in older files: hue and pattern of each request
 LOOKS = {"id": LONG, "look": INT}
 
 LANE_TABLES = {

@@ -66,16 +66,22 @@ class Tape:
         for column, value in zip(self._clock.values(), now, strict=True):
             column.append(value)
 
-    def close(self, device: str, report: dict[str, Any] | None = None) -> bytes:
+    def close(
+        self,
+        device: str,
+        report: dict[str, Any] | None = None,
+        looks: Mapping[int, int] | None = None,
+    ) -> bytes:
         """The whole recording as the bytes of a file.
 
-        report: the numbers of the run where the caller has them already.
+        report: the numbers of the run where the caller has them already. looks: hue and pattern
+        of each request.
         """
         if not self._clock["step"]:
             self._snap()  # shorter than `every`: the last step is better than none
         manifest = manifest_of(self._lanes, device, self.every, report)
         series = {name: e.recorder.series() for name, e in self._lanes.engines.items()}
-        return packed(manifest, self._clock, self._tapes, series, self._events)
+        return packed(manifest, self._clock, self._tapes, series, self._events, looks)
 
 
 def manifest_of(

@@ -11,6 +11,7 @@ from kvviz.build import build_lanes
 from kvviz.errors import KvvizError
 from kvviz.html.document import report
 from kvviz.lesson.terms import ANCHORS
+from kvviz.live.hues import Follower, HueBook
 from kvviz.live.published import Published
 from kvviz.live.replayed import Replay
 from kvviz.recording.files import SUFFIX, unpack
@@ -114,11 +115,12 @@ def make_default() -> None:
 def _record(preset: str, steps: int) -> bytes:
     lanes = build_lanes(preset_config(preset).replace({"dry": True}), history=steps)
     try:
-        tape = Tape(lanes)
+        tape, colours = Tape(lanes), Follower(HueBook())
         for _ in range(steps):
             lanes.step()
             tape.take()
-        return tape.close("dry")
+            colours.step(lanes)
+        return tape.close("dry", looks=colours.book.looks)
     finally:
         lanes.close()
 

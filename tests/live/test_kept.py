@@ -6,6 +6,7 @@ import pytest
 
 from kvviz.build import build_lanes
 from kvviz.errors import KvvizError
+from kvviz.live.hues import Follower, HueBook
 from kvviz.live.kept import Kept, Shelf, keep
 from kvviz.live.replayed import Replay
 from kvviz.live.runner import LiveRunner
@@ -44,6 +45,18 @@ def test_a_saved_run_is_the_run(runner: LiveRunner) -> None:
     assert len(then.hues) > 3
     events = runner.ask(lambda lanes, *_: list(lanes.engines["paged"].recorder.events)).result(15)
     assert events == list(recording.events("paged"))
+
+
+def test_a_run_that_nobody_watched_has_the_colours_of_a_live_one(runner: LiveRunner) -> None:
+    """A recording made by a command would not look like the page that its settings lead to."""
+    lanes, colours = build_lanes(dry({"mix.rate": 0.8}), history=100), Follower(HueBook())
+    for _ in range(90):
+        lanes.step()
+        colours.step(lanes)
+    looks = colours.book.looks
+    assert len(set(looks.values())) > 10
+    for step in (1, 30, 60, 90):
+        assert runner.past(step).result(15).hues.items() <= looks.items()
 
 
 @pytest.mark.parametrize("look", [-1, 60, 1 << 20])
