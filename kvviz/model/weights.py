@@ -97,7 +97,7 @@ def _read(path: Path, names: Iterable[str]) -> dict[str, Tensor]:
         with safe_open(path, "pt") as file:
             held = set(file.keys())
             return {name: file.get_tensor(name) for name in names if name in held}
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise CheckpointError(
             f"{path} can't be read as safetensors ({type(error).__name__}: {error}). "
             "Point `model` at a folder that holds config.json and model.safetensors."

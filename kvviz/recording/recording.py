@@ -107,7 +107,8 @@ def _plausible(s: Snapshot, most: int) -> None:
         "admissible": 0 <= s.admissible <= s.capacity,
         "rows": bool((c.size > 0).all() and (c.used >= 0).all() and (c.refs >= 0).all()),
         "sequences": bool((s.seq_held >= 0).all() and (s.seq_used >= 0).all()),
-        "queue": bool((s.waiting_need >= 0).all()),
+        "queue": bool((s.waiting_need > 0).all()),
+        "head": s.head is None or s.head.need > 0,
     }
     wrong = [name for name, good in fine.items() if not good]
     if wrong:

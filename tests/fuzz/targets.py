@@ -34,7 +34,7 @@ TARGETS = {
     "settings": Target(settings.settings, 12),
     "command": Target(settings.command, 8, (Path("/no/such/folder"), Path("/dev/full"))),
     "orders": Target(settings.orders, 6),
-    "recording": Target(recordings.recording, 1),
+    "recording": Target(recordings.recording, 1, extra=1.0),  # a report of 60 steps
     "checkpoint": Target(checkpoints.checkpoint, 3, (*TEMPORARY, Path(sys.executable))),
     "gguf": Target(checkpoints.gguf_file, 2, TEMPORARY),
     "chats": Target(checkpoints.chats, 3, TEMPORARY),

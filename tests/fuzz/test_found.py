@@ -285,6 +285,17 @@ def test_a_tokenizer_that_knows_no_text(tmp_path: Path) -> None:
         read_folder(tmp_path)
 
 
+@pytest.mark.parametrize("shard", ["\ud800", "a\0b", "", "..", "/etc/passwd"])
+def test_a_shard_with_a_name_of_no_file(shard: str, tmp_path: Path) -> None:
+    for other, good in folder().items():
+        if other != "model.safetensors":
+            (tmp_path / other).write_bytes(good)
+    index = {"weight_map": {"model.embed_tokens.weight": shard}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match="safetensors"):
+        read_folder(tmp_path)
+
+
 def test_what_is_no_target_is_refused_before_the_run() -> None:
     with pytest.raises(RecordingError, match="no file name"):
         check_target("a\0b")

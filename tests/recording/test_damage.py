@@ -218,7 +218,8 @@ def test_rows_that_contradict_each_other_are_told(good: bytes) -> None:
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [("steps", "grain", 0), ("steps", "slot_bytes", 0), ("steps", "capacity", 1 << 40),
-     ("steps", "admissible", -5), ("sequences", "held", -9), ("rows", "used", -3)],
+     ("steps", "admissible", -5), ("steps", "head.need", 0), ("queue", "need", 0),
+     ("sequences", "held", -9), ("rows", "used", -3)],
 )  # fmt: skip
 def test_numbers_that_can_not_be_are_told(good: bytes, table: str, column: str, value: int) -> None:
     """A page would divide by 0, or make a picture of a terabyte."""
