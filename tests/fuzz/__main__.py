@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 import traceback
+import tracemalloc
 import warnings
 from random import Random
 
@@ -29,26 +30,36 @@ def main() -> int:
     names = args.target or list(TARGETS)
     total = sum(TARGETS[name].share for name in names)
     found: dict[tuple[str, str], int] = {}
-    for name in names:
-        count = max(1, args.inputs * TARGETS[name].share // total)
-        began, refused = time.process_time(), 0
-        for seed in range(args.seed, args.seed + count):
-            try:
-                refused += bool(
-                    attack(name, Random(f"{name} {seed}"), memory=seed % MEMORY_EVERY == 0)
-                )
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                _note(found, name, seed, error, args.most)
-        took = time.process_time() - began
-        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        print(f"{name:10} {count:>8,} inputs, {refused / count:.0%} refused, {took:,.0f} s of "
-              f"processor time, {largest:,} MiB at most", flush=True)  # fmt: skip
+    counts = {name: max(1, args.inputs * TARGETS[name].share // total) for name in names}
+    for memory in (False, True):
+        if memory:  # last: to stop it while a library's thread allocates crashes Python 3.11
+            tracemalloc.start()
+        for name, count in counts.items():
+            seeds = range(args.seed, args.seed + count)
+            mine = [seed for seed in seeds if (seed % MEMORY_EVERY == 0) == memory]
+            _attack_all(name, mine, memory, found, args.most)
     for (name, where), times in collections.Counter(found).most_common():
         print(f"FOUND {times:,} x {name}: {where}")
     print(f"{sum(found.values()):,} findings of {len(found):,} kinds")
     return 1 if found else 0
+
+
+def _attack_all(
+    name: str, seeds: list[int], memory: bool, found: dict[tuple[str, str], int], most: int
+) -> None:
+    began, refused = time.process_time(), 0
+    for seed in seeds:
+        try:
+            refused += bool(attack(name, Random(f"{name} {seed}"), memory=memory))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            _note(found, name, seed, error, most)
+    took = time.process_time() - began
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"{name:10} {len(seeds):>8,} inputs, {refused / max(len(seeds), 1):.0%} refused, "
+          f"{took:,.0f} s of processor time, {largest:,} MiB at most"
+          f"{', memory measured' if memory else ''}", flush=True)  # fmt: skip
 
 
 def _note(

@@ -93,12 +93,17 @@ def _measured(size: int, memory: bool) -> Iterator[None]:
     if not memory:
         yield
         return
-    tracemalloc.start()
+    traced = tracemalloc.is_tracing()
+    if not traced:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
     try:
         yield
-        _, peak = tracemalloc.get_traced_memory()
+        peak = tracemalloc.get_traced_memory()[1] - before
     finally:
-        tracemalloc.stop()
+        if not traced:
+            tracemalloc.stop()
     if peak > TIMES * size + ROOM:
         raise Finding(f"{peak >> 20} MiB for a file of {size:,} bytes")
 
