@@ -60,7 +60,7 @@ def every_metric(snapshot: Snapshot, ask: int) -> None:
     """What a frame's charts and numbers count, for a next request of `ask` slots."""
     sizes, free, block = metrics.holes(snapshot), snapshot.free, snapshot.block
     largest = snapshot.admissible
-    one = np.array([ask])
+    one = np.array([ask])  # its two numbers share a count; the two charts have sizes of their own
     for wanted in (one, SIZES):
         fit = metrics.how_many_fit(sizes, block, free, wanted)
         metrics.bound_fit(free, wanted)

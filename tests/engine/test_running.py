@@ -5,27 +5,30 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 
 from kvviz.build import build_lanes
+from kvviz.caches.layouts import LANES
 from kvviz.engine.running import RunningFacts, running_columns
 from kvviz.engine.sequence import Sequence
 from tests.helpers import request, small
 
 
-def test_each_running_request_has_its_row():
+@pytest.mark.parametrize("name", LANES)
+def test_each_running_request_has_its_row(name):
     """The inspector and the map would tell of another request."""
-    lanes = build_lanes(small({"dry": True, "mix.rate": 0.8}), history=16)
+    lanes = build_lanes(small({"dry": True, "mix.rate": 0.8, "lanes": name}), history=16)
     for _ in range(40):
         lanes.step()
-    assert lanes.finish(lanes.engines["paged"].scheduler.running[1].request.id)
-    for engine in lanes.engines.values():
-        running = engine.scheduler.running
-        assert len(running) > 1
+    engine = lanes.engines[name]
+    running = engine.scheduler.running
+    assert len(running) > 1 and lanes.finish(running[1].request.id)
+    for _ in range(4):
         found = running_columns(running, engine.scheduler.facts, engine.layout)
         assert [
             (
                 s.request.id,
-                s.written,
+                engine.layout.written(s.request.id),
                 s.request.prompt_len + s.request.output_len - 1,
                 engine.layout.held(s.request.id),
                 s.request.prompt_len,
@@ -33,9 +36,11 @@ def test_each_running_request_has_its_row():
             )
             for s in running
         ] == list(zip(*(column.tolist() for column in found.values()), strict=True))
+        assert found["seq_used"].tolist() == [s.written for s in running]
         shot = engine.snapshot()
-        for name, column in found.items():
-            assert column.dtype == np.int64 and np.array_equal(getattr(shot, name), column)
+        for seq, column in found.items():
+            assert column.dtype == np.int64 and np.array_equal(getattr(shot, seq), column)
+        lanes.step()
 
 
 def test_hurried_steps_are_checked_once_at_their_end():

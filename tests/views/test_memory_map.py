@@ -314,6 +314,7 @@ def test_of_a_large_pool_some_slots_are_drawn_and_the_key_says_so():
     owner = np.repeat(np.arange(16), blocks // 16)
     owner[owner == 5] = HOLE
     shot = large_pool(owner, block)
+    assert shot.free == shot.capacity // 16
     grid = Grid.of(shot.capacity)
     figure = memory_map(shot, LIGHT, {i: i % 12 for i in range(16)}, name="paged")
     pixels = drawn(figure)
